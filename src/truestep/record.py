@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The immutable entry that is kept: `Record`, and the `Artifact` files beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from truestep.context import Context
+from truestep.device import Device, Node
+from truestep.environment import Environment
+from truestep.observation import Observation
+from truestep.verdict import Verdict
+
+SCHEMA_VERSION = 1
+
+
+class RecordKind(StrEnum):
+    """What a record tells of."""
+
+    SCREENING = "screening"
+    STUDY = "study"
+    WATCH = "watch"
+    ACTION = "action"
+    TRANSITION = "transition"
+    WITHDRAWAL = "withdrawal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """A file beside a record.
+
+    Attributes:
+        name: Path below the results folder.
+        sha256: Of its bytes, as 64 hexadecimal digits.
+        size_bytes: Its length.
+    """
+
+    name: str
+    sha256: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One entry. It is only appended; a later record may withdraw it, and the trail stays.
+
+    Attributes:
+        id: Unique, and bound to the content by the journal's checksum.
+        kind: What it tells of.
+        run_id: The run it belongs to.
+        time_s: Seconds since the epoch, for people; order is by the journal.
+        subject: Test id, action or state that it is about.
+        node, device: Who.
+        environment, context: Under what.
+        observations: What was seen.
+        verdict: What it means.
+        replay: The command that repeats it.
+        artifacts: Files beside it.
+        withdraws: Id of the record that this one takes back.
+        is_simulated: Came from an invented device or a planted fault.
+    """
+
+    id: str
+    kind: RecordKind
+    run_id: str
+    time_s: float
+    subject: str
+    node: Node | None = None
+    device: Device | None = None
+    environment: Environment | None = None
+    context: Context | None = None
+    observations: tuple[Observation, ...] = ()
+    verdict: Verdict | None = None
+    replay: str = ""
+    artifacts: tuple[Artifact, ...] = ()
+    withdraws: str = ""
+    is_simulated: bool = False
+    schema_version: int = field(default=SCHEMA_VERSION)
+
+    def __post_init__(self) -> None:
+        if (self.kind is RecordKind.WITHDRAWAL) != bool(self.withdraws):
+            raise ValueError(
+                "a withdrawal must name the record it takes back, and no other kind may, got "
+                f"kind={self.kind!s}, withdraws={self.withdraws!r}."
+            )
