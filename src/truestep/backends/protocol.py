@@ -5,7 +5,8 @@ Every operation that computes takes a `site`, such as `matmul/bf16`. A backend i
 wrapper in `injection` uses it to plant a fault beneath whoever checks the result.
 
 Dtypes are named as numpy and ml_dtypes name them (`float32`, `bfloat16`, `float8_e4m3fn`, `int8`).
-Precisions are `fp64`, `fp32`, `tf32`, `bf16`, `fp16`, `int8`: how a product is computed.
+Precisions are those of `numerics.exact.PRECISIONS` (`fp32`, `tf32`, `bf16`, ...): how a product
+is computed.
 """
 
 from __future__ import annotations
@@ -73,11 +74,20 @@ class Backend(Protocol):
     def reduce(self, op: str, array: Array, *, axis: int, site: str) -> Array:
         """One of `sum`, `max`, `min` along an axis, in the dtype of the array."""
 
-    def copy(self, array: Array, device: Device, *, site: str) -> Array:
-        """A fresh copy of the array's bits in the memory of `device`."""
+    def copy(
+        self, array: Array, device: Device, *, site: str, into: Array | None = None
+    ) -> Array:
+        """The array's bits in the memory of `device`: fresh memory, or that of `into`.
 
-    def same_bits(self, actual: Array, expected: Array) -> bool:
-        """Whether two arrays of one device, dtype and shape hold the same bits. Fast."""
+        Use what is returned: a library without writable arrays gives fresh memory always.
+        """
+
+    def equal(self, actual: Array, expected: Array) -> bool:
+        """Whether two arrays of one device, dtype and shape are equal by value. Fast.
+
+        -0 equals +0 (libraries differ in it) and NaN equals nothing, so for exact results this
+        is equality of canonical bits; for integers and bool it is equality of bits.
+        """
 
     def digest_many(self, arrays: Sequence[Array]) -> tuple[str, ...]:
         """Digests by `numerics.digest`, computed where the arrays are."""

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The `truestep` command. Each subcommand is one file, loaded when it is asked for."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from importlib import import_module
+
+import click
+
+from truestep import __version__
+from truestep.cli.exit_codes import NOT_JUDGED
+from truestep.errors import TruestepError
+
+COMMANDS = {
+    "devices": "List the devices that can be screened here.",
+    "replay": "Repeat a saved failure here or on another device.",
+    "screen": "Screen this node, and say what was ruled out.",
+    "selftest": "Plant faults in every test and see that each is found.",
+    "tests": "List the screening tests.",
+}
+
+
+class LazyGroup(click.Group):
+    """Loads a subcommand's module only when it runs."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names."""
+        del ctx
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, its module loaded."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"truestep.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, without loading any."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(COMMANDS.items()))
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Start with `truestep screen`. Shell completion: eval "
+    '"$(_TRUESTEP_COMPLETE=bash_source truestep)" (or zsh_source, fish_source).',
+)
+@click.version_option(__version__, prog_name="truestep")
+def cli() -> None:
+    """Find silent data corruption on the machines that train large language models.
+
+    Exit status: 0 every requested device passed, 1 a defect was found, 2 nothing could be judged
+    (wrong use and an internal error included).
+    """
+
+
+def main() -> None:
+    """Run the command line. Whatever goes wrong, the exit status is never 0 or 1 by accident."""
+    try:
+        code = cli.main(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.exceptions.Exit as end:
+        sys.exit(end.exit_code)
+    except click.ClickException as error:
+        error.show()
+    except (click.Abort, KeyboardInterrupt):
+        print("truestep: interrupted", file=sys.stderr)  # noqa: T201
+    except TruestepError as error:
+        print(f"truestep: {error}", file=sys.stderr)  # noqa: T201
+    except BrokenPipeError:
+        # Whoever read our output has gone; say nothing more, and do not claim a result.
+        sys.stderr.close()
+    except Exception:  # noqa: BLE001  an internal error must not look like a defect
+        traceback.print_exc()
+        print("truestep: internal error, nothing was judged", file=sys.stderr)  # noqa: T201
+    sys.exit(NOT_JUDGED)

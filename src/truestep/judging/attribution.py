@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From parties to one suspect, by contrast alone. Pure.
+
+A suspect is named only where something that differs in one respect stayed clean: another unit of
+the device, another device, another clock or thread count, the reverse direction of a link. A
+majority is no contrast, and where everybody fails alike it is software or the platform.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from truestep.judging.power import detection_chance
+from truestep.observation import Observation, Party, Role
+from truestep.verdict import Scope, Suspect
+
+ALL_ALIKE = "every party differs in the same way"
+
+
+LUCK = 0.05
+"""A clean contrast counts only if a party as bad as the failing one would rarely look clean."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One party under one set of conditions, with its wrong and all of its comparisons."""
+
+    device: str
+    unit: str
+    conditions: tuple[tuple[str, str], ...]
+    wrong: int
+    total: int
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether any comparison failed."""
+        return self.wrong > 0
+
+
+def luck(bad: Iterable[Cell], clean: Iterable[Cell]) -> float:
+    """The chance that parties as bad as the bad ones would look as clean as the clean ones."""
+    bad = list(bad)
+    total = sum(c.total for c in bad)
+    rate = sum(c.wrong for c in bad) / total if total else 0.0
+    return 1 - detection_chance(rate, sum(c.total for c in clean))
+
+
+def attribute(observations: Iterable[Observation], *, subject: str = "") -> Suspect | None:
+    """The one suspect that the observations single out; None where nothing differs.
+
+    Args:
+        observations: Trials of one test: first runs, repeats and contrasts. Their parties say
+            who took part, their `conditions` what was varied on purpose.
+        subject: Device that is being judged. Other devices that fail too are then left to their
+            own verdicts, as long as one is clean.
+
+    Guarantees:
+        Never names a party without a clean contrast that luck explains in at most 5 %;
+        independent of the order; where a second device fails and none is clean, no device is
+        a suspect.
+    """
+    seen = list(observations)
+    if not any(o.is_miscompare for o in seen):
+        return None
+    directed = [o for o in seen if _is_directed(o)]
+    if directed:
+        return _suspect_link(directed)
+    cells = _cells(seen)
+    bad_devices = {c.device for c in cells if c.is_bad}
+    clean_devices = {c.device for c in cells} - bad_devices
+    if subject in bad_devices and clean_devices:
+        bad_devices = {subject}
+    if len(bad_devices) > 1:
+        return _several_bad_devices(bad_devices, clean_devices)
+    (device,) = bad_devices
+    own = [c for c in cells if c.device == device]
+    others = [c for c in cells if c.device in clean_devices]
+    return _suspect_unit(device, own) or _suspect_device(device, own, others)
+
+
+def _suspect_device(device: str, own: list[Cell], others: list[Cell]) -> Suspect:
+    chance = luck([c for c in own if c.is_bad], others)
+    if not others:
+        why = "no second device has run the same input"
+    elif chance > LUCK:
+        why = f"other devices were clean, but that is luck in {chance:.0%} of such cases"
+    else:
+        names = ", ".join(sorted({c.device for c in others}))
+        why = f"{names} gave the right bits for the same input"
+    is_named = bool(others) and chance <= LUCK
+    is_host = device.startswith("cpu:")
+    return Suspect(
+        scope=(Scope.HOST_CPU if is_host else Scope.DEVICE) if is_named else Scope.UNKNOWN,
+        name=device if is_named else "",
+        because="; ".join(filter(None, (why, _dependence(own)))),
+    )
+
+
+def _several_bad_devices(bad: set[str], clean: set[str]) -> Suspect:
+    if not clean:
+        return Suspect(scope=Scope.SOFTWARE_OR_PLATFORM, because=ALL_ALIKE)
+    return Suspect(
+        scope=Scope.UNKNOWN,
+        because=f"{', '.join(sorted(bad))} differ and {', '.join(sorted(clean))} do not: "
+        "judge each device alone",
+    )
+
+
+def _suspect_unit(device: str, own: Iterable[Cell]) -> Suspect | None:
+    """The single bad unit of a device whose other units stayed clean."""
+    cells = [c for c in own if c.unit]
+    bad_units = {c.unit for c in cells if c.is_bad}
+    clean = [c for c in cells if c.unit not in bad_units]
+    if len(bad_units) != 1 or not clean:
+        return None
+    if luck([c for c in cells if c.is_bad], clean) > LUCK:
+        return None
+    (unit,) = bad_units
+    return Suspect(
+        scope=Scope.UNIT,
+        name=f"{device}/{unit}",
+        because=f"{len({c.unit for c in clean})} other units of the device gave the right bits "
+        "for the same input",
+    )
+
+
+def _dependence(own: Iterable[Cell]) -> str:
+    """The conditions on which a failure depends, in words; empty if none was shown."""
+    cells = list(own)
+    pairs = [(b, c) for b in cells if b.is_bad for c in cells if not c.is_bad and c.unit == b.unit]
+    # A condition matters where changing it alone turned a failure into a clean run.
+    matters = {
+        name
+        for bad, clean in pairs
+        if luck([bad], [clean]) <= LUCK
+        for name in _changed(bad, clean)
+        if len(_changed(bad, clean)) == 1
+    }
+    return f"depends on {', '.join(sorted(matters))}" if matters else ""
+
+
+def _changed(one: Cell, other: Cell) -> set[str]:
+    """The names of the conditions that differ."""
+    return {name for name, _ in set(one.conditions) ^ set(other.conditions)}
+
+
+def _suspect_link(observations: list[Observation]) -> Suspect:
+    """Sender, receiver or directed link, from observations with a sender and a receiver."""
+    edges: dict[tuple[str, str], bool] = {}
+    for seen in observations:
+        edge = (_party(seen, Role.SENDER).device, _party(seen, Role.RECEIVER).device)
+        edges[edge] = edges.get(edge, False) or seen.is_miscompare
+    bad = {e for e, is_bad in edges.items() if is_bad}
+    clean = edges.keys() - bad
+    if not clean:
+        scope = Scope.SOFTWARE_OR_PLATFORM if len(bad) > 1 else Scope.UNKNOWN
+        why = ALL_ALIKE if len(bad) > 1 else "no other transfer has been tried"
+        return Suspect(scope=scope, because=why)
+    if len(bad) == 1:
+        ((sender, receiver),) = bad
+        return Suspect(
+            scope=Scope.LINK,
+            name=f"{sender}->{receiver}",
+            because=f"{len(clean)} other directed transfers were exact: path or platform",
+        )
+    for end, role in ((0, "sent"), (1, "received")):
+        devices = {e[end] for e in bad}
+        if len(devices) == 1 and not any(e[end] in devices for e in clean):
+            (device,) = devices
+            return Suspect(
+                scope=Scope.DEVICE,
+                name=device,
+                because=f"everything that it {role} was damaged, all other transfers were exact",
+            )
+    return Suspect(scope=Scope.UNKNOWN, because=f"{len(bad)} directed transfers differ")
+
+
+def _cells(observations: Iterable[Observation]) -> list[Cell]:
+    counts: dict[tuple[str, str, tuple[tuple[str, str], ...]], list[int]] = defaultdict(
+        lambda: [0, 0]
+    )
+    for seen in observations:
+        conditions = tuple(sorted(seen.conditions.items()))
+        for party in seen.parties:
+            tally = counts[party.device, party.unit, conditions]
+            tally[0] += int(seen.value) if seen.is_miscompare else 0
+            tally[1] += seen.num_comparisons
+    return [Cell(*key, wrong, total) for key, (wrong, total) in counts.items()]
+
+
+def _is_directed(seen: Observation) -> bool:
+    return {Role.SENDER, Role.RECEIVER} <= {p.role for p in seen.parties}
+
+
+def _party(seen: Observation, role: Role) -> Party:
+    return next(p for p in seen.parties if p.role is role)

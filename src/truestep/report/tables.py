@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables for people, at most 100 columns wide. Colour only repeats what a word says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.markup import escape
+from rich.table import Table
+
+from truestep.device import Device
+from truestep.record import Record
+from truestep.verdict import Outcome, Verdict, merge_outcomes
+
+WIDTH = 100
+
+_STYLE = {Outcome.PASS: "green", Outcome.FAIL: "bold red", Outcome.UNKNOWN: "yellow"}
+
+
+def outcome_text(outcome: Outcome) -> str:
+    """The word, coloured."""
+    return f"[{_STYLE[outcome]}]{outcome.value}[/]"
+
+
+def device_table(records: Sequence[Record], elapsed_s: float) -> Table:
+    """One row a device: tests, comparisons, outcome, power, time."""
+    table = Table(title="Devices", title_justify="left", width=WIDTH)
+    for name, justify in (
+        ("device", "left"),
+        ("model", "left"),
+        ("tests", "right"),
+        ("comparisons", "right"),
+        ("outcome", "left"),
+        ("rates excluded above", "right"),
+        ("time", "right"),
+    ):
+        table.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    for device, own in _by_device(records):
+        verdicts = [r.verdict for r in own if r.verdict is not None]
+        table.add_row(
+            escape(device.id) + (" (simulated)" if device.is_simulated else ""),
+            escape(device.model[:28]),
+            str(len(verdicts)),
+            f"{sum(v.num_comparisons for v in verdicts):,}",
+            outcome_text(merge_outcomes(v.outcome for v in verdicts)),
+            weakest_power(verdicts),
+            f"{elapsed_s:.0f} s",
+        )
+    return table
+
+
+def power_table(records: Sequence[Record]) -> Table:
+    """One row an operation and dtype: comparisons and the rate excluded at 95 %."""
+    table = Table(title="Detection power, by operation and dtype", title_justify="left", width=WIDTH)
+    table.add_column("device")
+    table.add_column("operation")
+    table.add_column("values", overflow="fold")
+    table.add_column("comparisons", justify="right")
+    table.add_column("excluded at 95 %: above 1 in", justify="right")
+    for device, own in _by_device(records):
+        for record in own:
+            for power in record.verdict.power if record.verdict else ():
+                table.add_row(
+                    escape(device.id),
+                    escape(power.site),
+                    escape(power.value_class),
+                    f"{power.num_comparisons:,}",
+                    f"{1 / power.excluded_rate:,.0f}",
+                )
+    return table
+
+
+def findings_table(records: Iterable[Record]) -> Table | None:
+    """One block for each verdict that is not a pass; None where all passed."""
+    shown = [r for r in records if r.verdict and r.verdict.outcome is not Outcome.PASS]
+    if not shown:
+        return None
+    table = Table(title="What was found", title_justify="left", width=WIDTH, show_lines=True)
+    table.add_column("device", overflow="fold")
+    table.add_column("test", overflow="fold")
+    table.add_column("outcome")
+    table.add_column("what, and what to do", overflow="fold", ratio=1)
+    for record in shown:
+        verdict = record.verdict
+        assert verdict is not None
+        table.add_row(
+            escape(record.device.id if record.device else "-"),
+            escape(record.subject),
+            outcome_text(verdict.outcome),
+            "\n".join(map(escape, finding_lines(record, verdict))),
+        )
+    return table
+
+
+def finding_lines(record: Record, verdict: Verdict) -> list[str]:
+    """Reason, detail, suspect, next action and the command that repeats it."""
+    lines = [verdict.reason.value]
+    if verdict.detail and verdict.detail != verdict.reason.next_action:
+        lines.append(verdict.detail.strip().splitlines()[-1])
+    if verdict.suspect is not None:
+        name = f" {verdict.suspect.name}" if verdict.suspect.name else ""
+        lines.append(f"suspect: {verdict.suspect.scope}{name}: {verdict.suspect.because}")
+    if verdict.untested:
+        lines.append(f"not varied, so still possible: {', '.join(verdict.untested)}")
+    lines.append(f"next: {verdict.reason.next_action}")
+    if verdict.outcome is Outcome.FAIL and record.replay:
+        lines.append(f"repeat: {record.replay}")
+    return lines
+
+
+def weakest_power(verdicts: Iterable[Verdict]) -> str:
+    """The largest rate that any operation leaves open, as `1 in n`; `-` where nothing is excluded."""
+    rates = [p.excluded_rate for v in verdicts for p in v.power]
+    return f"1 in {1 / max(rates):,.0f}" if rates else "-"
+
+
+def _by_device(records: Iterable[Record]) -> list[tuple[Device, list[Record]]]:
+    grouped: dict[str, tuple[Device, list[Record]]] = {}
+    for record in records:
+        if record.device is not None:
+            grouped.setdefault(record.device.id, (record.device, []))[1].append(record)
+    return list(grouped.values())

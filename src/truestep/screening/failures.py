@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is kept of a failure so that it can be repeated: arrays, and the words that go with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from truestep.errors import RecordError
+from truestep.fault import Fault
+from truestep.record import Artifact
+from truestep.screening.bench import Failure
+from truestep.screening.tasks import Setup
+from truestep.store import evidence
+from truestep.store.schema import from_plain, to_plain
+
+INPUTS_DIGEST = "inputs_digest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeatable:
+    """All that is needed to run a failing round again.
+
+    Attributes:
+        test_id, seed, level, backend: What ran.
+        device, unit, serial: Where it failed.
+        site: Operation that gave the wrong result.
+        run_id: Run in which it was found.
+        inputs_digest: Digest of all inputs of the round; equal inputs, equal digest.
+        num_simulated, faults: What was simulated.
+    """
+
+    test_id: str
+    seed: int
+    level: int
+    backend: str
+    device: str
+    unit: str
+    serial: str
+    site: str
+    run_id: str
+    inputs_digest: str
+    num_simulated: int = 0
+    faults: tuple[Fault, ...] = ()
+
+
+def save_failure(
+    folder: Path, name: str, failure: Failure, setup: Setup, test_id: str, inputs_digest: str
+) -> tuple[Artifact, ...]:
+    """Write a failure as evidence.
+
+    Raises:
+        RecordError: It cannot be written.
+    """
+    target = setup.target
+    words = Repeatable(
+        test_id=test_id,
+        seed=failure.seed,
+        level=setup.level,
+        backend=setup.backend,
+        device=target.device.id,
+        unit=target.unit,
+        serial=target.device.serial,
+        site=failure.site,
+        run_id=setup.run_id,
+        inputs_digest=inputs_digest,
+        num_simulated=setup.num_simulated,
+        faults=setup.faults,
+    )
+    return evidence.save(folder, name, failure.arrays, {"repeat": to_plain(words)})
+
+
+def load_failure(path: Path) -> Repeatable:
+    """What an evidence file says of how to repeat it.
+
+    Raises:
+        RecordError: The file is damaged, or was not written by a screening.
+    """
+    meta: Mapping[str, Any] = evidence.load(path).meta
+    if "repeat" not in meta:
+        raise RecordError(
+            f"{path} must hold the evidence of a screening, got none of its words. "
+            "Give the JSON file that `truestep screen` saved below `evidence`."
+        )
+    return from_plain(Repeatable, meta["repeat"])

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which tests run where, and for how long. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from truestep.device import Device
+from truestep.screening.spec import ScreeningTest
+from truestep.screening.tasks import Found, Target
+
+MEMORY_SHARE = {1: 0.01, 2: 0.05, 3: 0.5, 4: 0.8}
+"""Share of the granted memory that a level covers."""
+
+LEAST_MEMORY_BYTES = 1 << 24
+MOST_QUICK_MEMORY_BYTES = 1 << 28
+"""The quick level must not spend its time on filling a large memory."""
+
+HEADROOM = 3
+"""A test holds inputs, results and expected values beside the blocks that it covers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """One test: the seconds it gets and the devices that can run it."""
+
+    test: ScreeningTest
+    seconds: float
+    devices: tuple[str, ...]
+
+
+def targets_of(device: Device) -> tuple[Target, ...]:
+    """One worker for each core of a socket, one for any other device."""
+    if not device.units:
+        return (Target(device=device),)
+    return tuple(
+        Target(device=device, unit=unit, cpu=int(unit.removeprefix("core")))
+        for unit in device.units
+    )
+
+
+def plan(
+    tests: Sequence[ScreeningTest], found: Sequence[Found], *, budget_s: float, is_named: bool
+) -> tuple[Planned, ...]:
+    """The tests that some device can run, with the budget split by their shares.
+
+    Args:
+        tests: Chosen tests, in order.
+        found: Devices that will be screened.
+        budget_s: Seconds for all tests together.
+        is_named: The tests were asked for by name. Then a device that cannot run one is kept in
+            the plan, so that it is reported as skipped and never as passed.
+    """
+    runnable = []
+    for test in tests:
+        needs = {(n.op, n.precision) for n in test.needs}
+        able = tuple(f.device.id for f in found if is_named or needs <= f.supported)
+        if able:
+            runnable.append((test, able))
+    total = sum(test.share for test, _ in runnable) or 1.0
+    return tuple(
+        Planned(test=test, seconds=budget_s * test.share / total, devices=devices)
+        for test, devices in runnable
+    )
+
+
+def lacks(test: ScreeningTest, found: Found) -> tuple[str, ...]:
+    """What a device lacks for a test, in words."""
+    return tuple(
+        f"{n.op} in {n.precision}" for n in test.needs if (n.op, n.precision) not in found.supported
+    )
+
+
+def memory_per_target(found: Found, *, level: int, num_targets: int) -> int:
+    """Bytes that the memory test of one worker may cover."""
+    granted = int(found.free_memory_bytes * MEMORY_SHARE[level]) // (HEADROOM if level < 3 else 1)
+    most = MOST_QUICK_MEMORY_BYTES if level == 1 else granted
+    return max(LEAST_MEMORY_BYTES, min(granted, most) // max(num_targets, 1))
