@@ -57,7 +57,8 @@ def cut(
         kept[name] = Kept(dtype=array.dtype.name, shape=array.shape, box=box)
         if box is not None:
             # The ellipsis keeps an array of no axes an array; NumPy's scalars may change bits.
-            blocks[name] = array[(*(slice(start, stop) for start, stop in box), ...)]
+            where: tuple[Any, ...] = (*(slice(start, stop) for start, stop in box), ...)
+            blocks[name] = array[where]
     return blocks, kept
 
 
