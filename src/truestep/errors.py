@@ -4,8 +4,8 @@
     TruestepError
     |-- ConfigError (also ValueError)   the user asked for something that cannot be
     |-- UnsupportedError                this backend or device cannot do the operation
-    |-- BackendError                    the library under the backend broke in a way that is not evidence
-    |-- RecordError (also ValueError)   a record, journal or evidence file does not hold what it must
+    |-- BackendError                    the library under the backend broke; that is no evidence
+    |-- RecordError (also ValueError)   a record, journal or evidence file is not what it must be
     `-- BoundError (also ValueError)    an exactness bound does not hold for these operands
 
 A message says what must hold, what was got, and what to do, in that order.

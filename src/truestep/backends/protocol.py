@@ -67,8 +67,10 @@ class Backend(Protocol):
         """
 
     def elementwise(self, op: str, *arrays: Array, site: str) -> Array:
-        """One of `add subtract multiply divide`, or on integers also `bitwise_and bitwise_or
-        bitwise_xor bitwise_left_shift bitwise_right_shift`. Integers wrap.
+        """One of `add subtract multiply divide`, or on integers also a bitwise operation.
+
+        Those are `bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift`.
+        Integers wrap.
         """
 
     def reduce(self, op: str, array: Array, *, axis: int, site: str) -> Array:
