@@ -103,9 +103,7 @@ class NumpyBackend:
             return np.sum(array, axis=axis, dtype=array.dtype)
         return getattr(np, op)(array, axis=axis)
 
-    def copy(
-        self, array: Array, device: Device, *, site: str, into: Array | None = None
-    ) -> Array:
+    def copy(self, array: Array, device: Device, *, site: str, into: Array | None = None) -> Array:
         """A fresh copy, or one in the memory of `into`."""
         if into is None:
             return np.array(array, copy=True)

@@ -76,9 +76,7 @@ class Backend(Protocol):
     def reduce(self, op: str, array: Array, *, axis: int, site: str) -> Array:
         """One of `sum`, `max`, `min` along an axis, in the dtype of the array."""
 
-    def copy(
-        self, array: Array, device: Device, *, site: str, into: Array | None = None
-    ) -> Array:
+    def copy(self, array: Array, device: Device, *, site: str, into: Array | None = None) -> Array:
         """The array's bits in the memory of `device`: fresh memory, or that of `into`.
 
         Use what is returned: a library without writable arrays gives fresh memory always.

@@ -129,9 +129,7 @@ class TorchBackend:
             return torch.sum(array, dim=axis, dtype=array.dtype)
         return getattr(torch, f"a{op}")(array, dim=axis)
 
-    def copy(
-        self, array: Array, device: Device, *, site: str, into: Array | None = None
-    ) -> Array:
+    def copy(self, array: Array, device: Device, *, site: str, into: Array | None = None) -> Array:
         """A copy in fresh memory of `device`, or in that of `into`."""
         if into is None:
             return array.to(_address(device), copy=True)

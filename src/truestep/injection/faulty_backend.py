@@ -68,9 +68,7 @@ class FaultyBackend:
         """The inner reduction, then the faults of `site`."""
         return self._hit(site, self.inner.reduce(op, array, axis=axis, site=site))
 
-    def copy(
-        self, array: Array, device: Device, *, site: str, into: Array | None = None
-    ) -> Array:
+    def copy(self, array: Array, device: Device, *, site: str, into: Array | None = None) -> Array:
         """The inner copy, then the faults of `site`."""
         copied = self.inner.copy(array, device, site=site, into=into)
         return self._hit(site, copied, device)

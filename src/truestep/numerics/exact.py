@@ -294,7 +294,9 @@ def permutation_product(
     values, value_exponent = _full_significands((*batch, 1, n), bits, reach, derive(seed, 2))
     source = shift_right(random_words(np, n, seed=derive(seed, 3)), 32) % k
     b = np.zeros((*batch, k, n), dtype=np_dtype(precision.operand))
-    b[..., source, np.arange(n)] = encode(values, value_exponent, dtype=precision.operand)[..., 0, :]
+    b[..., source, np.arange(n)] = encode(values, value_exponent, dtype=precision.operand)[
+        ..., 0, :
+    ]
     return Product(
         a=encode(a, a_exponent, dtype=precision.operand),
         b=b,

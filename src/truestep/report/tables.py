@@ -51,7 +51,9 @@ def device_table(records: Sequence[Record], elapsed_s: float) -> Table:
 
 def power_table(records: Sequence[Record]) -> Table:
     """One row an operation and dtype: comparisons and the rate excluded at 95 %."""
-    table = Table(title="Detection power, by operation and dtype", title_justify="left", width=WIDTH)
+    table = Table(
+        title="Detection power, by operation and dtype", title_justify="left", width=WIDTH
+    )
     table.add_column("device")
     table.add_column("operation")
     table.add_column("values", overflow="fold")

@@ -17,7 +17,6 @@ from truestep.observation import Miscompare, Observation, Party, Role
 from truestep.reference import Reference, ReferenceKind
 
 
-
 @dataclass(slots=True)
 class Tally:
     """Comparisons of one site and value class between the same parties."""

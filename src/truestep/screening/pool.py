@@ -64,7 +64,10 @@ class Handle:
         # Every context has a Process, though the type of the base class does not say so.
         process_class: Any = context.Process  # type: ignore[attr-defined]
         self.process = process_class(
-            target=worker.main, args=(theirs, setup), name=f"truestep-{setup.target.key}", daemon=True
+            target=worker.main,
+            args=(theirs, setup),
+            name=f"truestep-{setup.target.key}",
+            daemon=True,
         )
         self.process.start()
         theirs.close()
@@ -84,7 +87,11 @@ class Handle:
     def end(self) -> bool:
         """End the process: by closing its pipe, then by force. False if it cannot be killed."""
         self.connection.close()
-        for number, grace_s in ((None, 0.05), (signal.SIGTERM, TERM_GRACE_S), (signal.SIGKILL, KILL_GRACE_S)):
+        for number, grace_s in (
+            (None, 0.05),
+            (signal.SIGTERM, TERM_GRACE_S),
+            (signal.SIGKILL, KILL_GRACE_S),
+        ):
             if number is not None and self.process.pid is not None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self.process.pid, number)

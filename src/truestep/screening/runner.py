@@ -301,9 +301,7 @@ class Runner:
         seeds: tuple[int, ...] = (),
     ) -> dict[str, Result]:
         """The results of one test on many targets at once."""
-        tasks = {
-            key: self._task(test, seconds=seconds, seed=seed, seeds=seeds) for key in keys
-        }
+        tasks = {key: self._task(test, seconds=seconds, seed=seed, seeds=seeds) for key in keys}
         limit_s = LIMIT_FLOOR_S + LIMIT_FACTOR * seconds
         return self.pool.run(tasks, limit_s=limit_s, on_wait=self._on_wait)
 

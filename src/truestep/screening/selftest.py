@@ -20,9 +20,7 @@ NUM_PLANTED = 2
 
 def planted(seed: int) -> Fault:
     """The smallest fault there is: the lowest bit of one element of a result."""
-    return Fault(
-        kind=FaultKind.FLIP, site=ANY_SITE, bit=0, calls=(0, NUM_PLANTED), seed=seed
-    )
+    return Fault(kind=FaultKind.FLIP, site=ANY_SITE, bit=0, calls=(0, NUM_PLANTED), seed=seed)
 
 
 def is_caught(

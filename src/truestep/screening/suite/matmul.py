@@ -52,9 +52,7 @@ def repeat_product(bench: Bench, product: Product, *, precision: str, is_transpo
     site = f"matmul/{precision}"
     coverage = {"shape": product.coverage}
     for _ in range(NUM_REPEATS):
-        actual = backend.matmul(
-            a, b, precision=precision, out=NATURAL_OUTPUT[precision], site=site
-        )
+        actual = backend.matmul(a, b, precision=precision, out=NATURAL_OUTPUT[precision], site=site)
         bench.check(
             actual,
             expected,

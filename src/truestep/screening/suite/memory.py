@@ -35,9 +35,7 @@ def _write(bench: Bench, source: Array, site: str, into: Array | None = None) ->
 
 def _check(bench: Bench, actual: Array, expected: Array, site: str, value_class: str) -> None:
     covered = f"{_num_blocks(bench) * BLOCK_WORDS * 8 / 2**20:.0f} MiB in each round"
-    bench.check(
-        actual, expected, site=site, value_class=value_class, coverage={"bytes": covered}
-    )
+    bench.check(actual, expected, site=site, value_class=value_class, coverage={"bytes": covered})
 
 
 def _patterns(bench: Bench, seed: int) -> None:
