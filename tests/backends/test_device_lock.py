@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from truestep.backends.device_lock import DeviceLock, lock_directories
+from truestep.backends.device_lock import DeviceLock, _is_still_there, lock_directories
 from truestep.errors import ConfigError
 
 HOLDER = """
@@ -181,6 +181,22 @@ def test_a_file_removed_by_another_is_made_again(tmp_path: Path) -> None:
         the_file(tmp_path).unlink()
     with DeviceLock("GPU-1", directories=[tmp_path]) as is_held:
         assert is_held
+
+
+def test_a_file_replaced_between_opening_and_locking_is_not_the_lock(tmp_path: Path) -> None:
+    path = plant(tmp_path)
+    path.touch()
+    folder = os.open(tmp_path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        assert _is_still_there(folder, path.name, descriptor)
+        path.rename(tmp_path / "aside")
+        assert not _is_still_there(folder, path.name, descriptor)
+        path.touch()
+        assert not _is_still_there(folder, path.name, descriptor)
+    finally:
+        os.close(descriptor)
+        os.close(folder)
 
 
 @pytest.mark.parametrize("identity", ["../../etc/passwd", "a/b", "", "x" * 500, "\udcff é"])

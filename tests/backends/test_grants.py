@@ -135,7 +135,11 @@ def test_memory_is_none_where_nothing_is_reported(tmp_path: Path) -> None:
 def test_in_a_container_the_mount_point_is_our_own_group(path: str, tmp_path: Path) -> None:
     roots = tree(
         tmp_path,
-        {"proc/self/cgroup": f"0::{path}", "sys/fs/cgroup/cpu.max": "300000 100000"},
+        {
+            "proc/self/cgroup": f"0::{path}",
+            "sys/fs/cgroup/cpu.max": "300000 100000",
+            "sys/fs/cpu.max": "100000 100000",
+        },
     )
     assert cpu_quota(**roots) == 3.0
 

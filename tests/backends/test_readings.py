@@ -82,6 +82,11 @@ def test_an_absurd_temperature_is_not_reported(value: float) -> None:
     assert reported({"temperature_celsius": value}) == {}
 
 
+@pytest.mark.parametrize("name", ["temperature_celsius", "power_watts", "clock_mhz", "x_percent"])
+def test_all_ones_of_16_bits_are_not_reported(name: str) -> None:
+    assert reported({name: 65535}) == {}
+
+
 @given(st.integers(max_value=-1))
 def test_a_negative_count_is_not_reported(value: int) -> None:
     assert reported({"xid_count": value}) == {}

@@ -143,6 +143,18 @@ def test_a_lone_half_character_does_not_raise() -> None:
     assert "\\ud800" in str(read_telemetry(b'{"name": "a\\ud800b"}')[0]["device_name"])
 
 
+def test_other_lists_beside_the_gpus_are_left() -> None:
+    text = json.dumps(
+        {"processes": [{"name": "x"}, 3], "gpus": [{"gpu": 6, "uuid": "u", "395": 1}]}
+    )
+    assert unhealthy(text) == {6: Reason.ROW_REMAP_FAILED}
+
+
+def test_a_second_entry_of_a_gpu_does_not_hide_the_first() -> None:
+    text = json.dumps([{"gpu": 6, "395": 1}, {"gpu": 6, "150": 40}])
+    assert unhealthy(text) == {6: Reason.ROW_REMAP_FAILED}
+
+
 def test_a_document_of_any_other_shape_gives_no_gpu() -> None:
     assert read_telemetry(b"[1, 2]") == {}
     assert read_telemetry(b"null") == {}

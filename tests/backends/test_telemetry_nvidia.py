@@ -59,13 +59,14 @@ def full_nvml() -> SimpleNamespace:
         TotalEccErrors=lambda handle, kind, counter: ecc[kind, counter],
         RemappedRows=lambda handle: (3, 1, 1, 0),
         MigMode=lambda handle: [0, 0],
-        FieldValues=lambda handle, ids: [field({230: 1}[ids[0]])],
+        FieldValues=lambda handle, ids: [field({230: 1, 82: 84}[ids[0]])],
     )
 
 
 def test_a_gpu_that_reports_all_has_all_readings() -> None:
     assert read(GPU, vendor=full_nvml(), kernel_log=lambda: XID_LOG) == {
         "temperature_celsius": 61,
+        "memory_temperature_celsius": 84,
         "power_watts": 412.5,
         "clock_mhz": 1755,
         "memory_clock_mhz": 2619,
@@ -151,6 +152,7 @@ def test_older_libraries_name_the_reasons_otherwise() -> None:
 def test_the_names_agree_with_the_library() -> None:
     pynvml = pytest.importorskip("pynvml")
     assert pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION == 230
+    assert pynvml.NVML_FI_DEV_MEMORY_TEMP == 82
     for number, words in enumerate(RECOVERY_ACTIONS):
         name = words.replace(" ", "_").upper()
         assert getattr(pynvml, f"NVML_GPU_RECOVERY_ACTION_{name}") == number

@@ -3,7 +3,8 @@
 
 Source: DCGM marks a field that it could not read with values from 0x7ffffff0 (32 bits),
 0x7ffffffffffffff0 (64 bits) and 2^47 (double) on, and with texts such as `<<<NOT_SUPPORTED>>>`;
-NVML and amdsmi use all ones.
+NVML and amdsmi use all ones, of 16 bits at the least: the limits of
+the units leave out 65535.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ FLAG_READINGS = frozenset({"rows_remap_failure", "rows_remap_pending"})
 _LIMITS = {
     "_celsius": (-100.0, 150.0),
     "_percent": (0.0, 100.0),
-    "_watts": (0.0, 1e6),
-    "_mhz": (0.0, 1e6),
+    "_watts": (0.0, 2e4),
+    "_mhz": (0.0, 2e4),
 }
 _NO_LIMIT = (0.0, float(1 << 62))
 _BLANK_TEXTS = frozenset(

@@ -13,7 +13,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from truestep.backends.readings import (
@@ -138,7 +138,8 @@ def read_telemetry(raw: bytes) -> dict[int, Readings]:
     """GPU index to its readings, in a JSON document or in lines of `name: value`.
 
     JSON holds the fields of one GPU, or a list of such under any name. A GPU that names no index
-    gets its place in the list. What cannot be read gives no GPU.
+    gets its place in the list; where an index comes again, later fields win. What cannot be read
+    gives no GPU.
     """
     text = raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
     try:
@@ -148,7 +149,7 @@ def read_telemetry(raw: bytes) -> dict[int, Readings]:
     found: dict[int, Readings] = {}
     for place, entry in enumerate(entries):
         if entry:
-            found[_index_in(entry, place)] = readings_from(entry)
+            found.setdefault(_index_in(entry, place), {}).update(readings_from(entry))
     return found
 
 
@@ -198,10 +199,15 @@ def _entries(document: object) -> list[dict[str, object]]:
         return [_readable(entry) for entry in document if isinstance(entry, dict)]
     if not isinstance(document, dict):
         return []
-    for value in document.values():
-        if isinstance(value, list) and any(isinstance(entry, dict) for entry in value):
-            return _entries(value)
-    return [_readable(document)]
+    lists = [value for value in document.values() if isinstance(value, list)]
+    fullest = max(lists, key=_num_understood, default=[])
+    return _entries(fullest) if _num_understood(fullest) else [_readable(document)]
+
+
+def _num_understood(entries: Iterable[object]) -> int:
+    """How many fields are understood. Lists of events or processes stand beside that of GPUs."""
+    fields = (field for entry in entries if isinstance(entry, dict) for field in entry)
+    return sum(_plain_name(field) in ACCEPTED_NAMES for field in fields)
 
 
 def _readable(entry: Mapping[str, object]) -> dict[str, object]:

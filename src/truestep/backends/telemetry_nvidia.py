@@ -43,7 +43,7 @@ THROTTLE_REASONS = (
 _TEMPERATURE_OF_GPU, _CLOCK_SM, _CLOCK_MEMORY = 0, 1, 2
 _CORRECTED, _UNCORRECTED = 0, 1
 _VOLATILE, _AGGREGATE = 0, 1
-_FIELD_OF_RECOVERY_ACTION = 230
+_FIELD_OF_MEMORY_TEMPERATURE, _FIELD_OF_RECOVERY_ACTION = 82, 230
 
 
 @functools.cache
@@ -82,7 +82,9 @@ def read(
             **_conditions(nvml, handle),
             **_memory_errors(nvml, handle),
             **_xids(nvml, handle, kernel_log),
-            "recovery_action": _recovery_action(nvml, handle),
+            "recovery_action": recovery_action_text(
+                _field(nvml, handle, _FIELD_OF_RECOVERY_ACTION)
+            ),
         }
     )
 
@@ -133,6 +135,7 @@ def _conditions(nvml: Any, handle: Any) -> Mapping[str, object]:
     mig = _asked(nvml, "MigMode", handle)
     return {
         "temperature_celsius": _asked(nvml, "Temperature", handle, _TEMPERATURE_OF_GPU),
+        "memory_temperature_celsius": _field(nvml, handle, _FIELD_OF_MEMORY_TEMPERATURE),
         "power_watts": None if power_milliwatts is None else power_milliwatts / 1000,
         "clock_mhz": _asked(nvml, "ClockInfo", handle, _CLOCK_SM),
         "memory_clock_mhz": _asked(nvml, "ClockInfo", handle, _CLOCK_MEMORY),
@@ -180,11 +183,10 @@ def _xids(nvml: Any, handle: Any, kernel_log: Callable[[], bytes | None]) -> Map
     return {"xid_count": len(errors), "last_xid": errors[-1].xid if errors else None}
 
 
-def _recovery_action(nvml: Any, handle: Any) -> str | None:
-    values = _asked(nvml, "FieldValues", handle, [_FIELD_OF_RECOVERY_ACTION])
-    if not values or values[0].nvmlReturn != 0:
-        return None
-    return recovery_action_text(values[0].value.uiVal)
+def _field(nvml: Any, handle: Any, number: int) -> int | None:
+    """An unsigned field of the driver, each with a status of its own, or None."""
+    values = _asked(nvml, "FieldValues", handle, [number])
+    return values[0].value.uiVal if values and values[0].nvmlReturn == 0 else None
 
 
 def _raw_text(nvml: Any, name: str, handle: Any) -> Any | None:
