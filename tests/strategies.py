@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hypothesis import strategies as st
 
 import truestep as ts
@@ -156,9 +158,11 @@ LEGAL_PAIRS = (
 
 
 @st.composite
-def verdicts(draw: st.DrawFn) -> ts.Verdict:
-    """Verdicts with legal pairs; a pass had comparisons and a caught planted fault."""
-    outcome, status = draw(st.sampled_from(LEGAL_PAIRS))
+def verdicts(
+    draw: st.DrawFn, pairs: Sequence[tuple[ts.Outcome, ts.Status]] = LEGAL_PAIRS
+) -> ts.Verdict:
+    """Verdicts with these pairs; a pass had comparisons and a caught planted fault."""
+    outcome, status = draw(st.sampled_from(pairs))
     passed = outcome is ts.Outcome.PASS
     return ts.Verdict(
         outcome=outcome,

@@ -52,11 +52,13 @@ except RecordError as error:
     print(kept, error)
 """
 
-LONG_LINE = """
-import resource, sys
+LONG_LINE = r"""
+import re, sys
+from pathlib import Path
 from truestep.store.journal import Journal
 scan = Journal(sys.argv[1], line_limit_bytes=2**20).scan()
-peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+# Not ru_maxrss, which a child takes over from the process that started it.
+peak_kib = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]
 print(len(scan.records), scan.num_damaged, scan.torn, peak_kib)
 """
 
