@@ -60,7 +60,7 @@ class NumpyBackend:
         return Environment(entries=entries)
 
     def supports(self, op: str, precision: str, device: Device) -> bool:
-        """numpy has no product in the narrow formats; casts and element-wise work in all."""
+        """No product in the narrow formats; casts and element-wise work in all."""
         if op == "matmul":
             return precision in _MATMUL
         return precision in FORMATS
@@ -127,9 +127,9 @@ class NumpyBackend:
 
     def free_memory_bytes(self, device: Device) -> int:
         """Memory within the granted limit."""
-        return grants.memory_limit_bytes()
+        return grants.memory_limit_bytes() or 0
 
     @contextmanager
     def deterministic(self) -> Iterator[None]:
-        """numpy has no switch; callers verify anyway."""
+        """There is no switch; callers verify anyway."""
         yield

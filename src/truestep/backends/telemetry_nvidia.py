@@ -11,6 +11,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from truestep.backends.grants import busy_processes
 from truestep.backends.kernel_log import parse_dmesg, pci_address, read_kernel_log
 from truestep.backends.readings import Readings, reported, reported_number, reported_text
 from truestep.device import Device
@@ -99,6 +100,15 @@ def handle_of(device: Device, *, vendor: Any) -> Any | None:
     if is_slice and handle is not None:
         return _asked(vendor, "DeviceHandleFromMigDeviceHandle", handle)
     return handle
+
+
+def users(device: Device, *, vendor: Any = None) -> tuple[int, ...]:
+    """Processes of others that use the GPU; none where the driver does not say."""
+    nvml = load_vendor() if vendor is None else vendor
+    handle = None if nvml is None else handle_of(device, vendor=nvml)
+    if handle is None:
+        return ()
+    return busy_processes(handle, vendor=nvml) or ()
 
 
 def name_of(handle: Any, *, vendor: Any) -> str:

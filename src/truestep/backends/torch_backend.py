@@ -49,7 +49,7 @@ class TorchBackend:
         return (*inventory.sockets(), *_accelerators())
 
     def environment(self, device: Device) -> Environment:
-        """torch and its libraries, effective ISA, threads, driver, and every switch."""
+        """Versions of torch and its libraries, effective ISA, threads, driver, and every switch."""
         entries = {
             "backend": self.name,
             "device_model": device.model,
@@ -158,7 +158,7 @@ class TorchBackend:
     def free_memory_bytes(self, device: Device) -> int:
         """Free memory of an accelerator, or the granted limit of the host."""
         if device.kind == "cpu":
-            return grants.memory_limit_bytes()
+            return grants.memory_limit_bytes() or 0
         free, _ = torch.cuda.mem_get_info(_address(device))
         return int(free)
 
@@ -235,4 +235,4 @@ def _by_matrix(multiply: Callable[[Array, Array], Array], a: Array, b: Array) ->
     if a.ndim == 2:
         return multiply(a, b)
     pairs = zip(a.flatten(0, -3), b.flatten(0, -3), strict=True)
-    return torch.stack([multiply(x, y) for x, y in pairs]).unflatten(0, a.shape[:-2])
+    return torch.stack([multiply(x, y) for x, y in pairs]).reshape(*a.shape[:-1], b.shape[-1])

@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 Command = Callable[..., Any]
 
 
-class NameOfTest(click.ParamType):
+class NameOfTest(click.ParamType[str]):
     """An id or a group of tests, with completion."""
 
     name = "id|group"

@@ -18,7 +18,12 @@ from truestep.screening.failures import Repeatable, load_failure
 from truestep.screening.replay import Conclusion, Replay
 from truestep.store.schema import dumps
 
-UNDECIDED = (Conclusion.NOT_REPRODUCED, Conclusion.OTHER_INPUTS, Conclusion.NOTHING_RAN)
+UNDECIDED = (
+    Conclusion.ALL_ALIKE,
+    Conclusion.NOT_REPRODUCED,
+    Conclusion.OTHER_INPUTS,
+    Conclusion.NOTHING_RAN,
+)
 
 
 @click.command(
@@ -32,8 +37,8 @@ UNDECIDED = (Conclusion.NOT_REPRODUCED, Conclusion.OTHER_INPUTS, Conclusion.NOTH
 def command(evidence: Path, times: int, devices: tuple[str, ...], as_json: bool) -> None:
     """Repeat a saved failure on the devices that are here, and say whether it follows the device.
 
-    EVIDENCE is a JSON file that `truestep screen` saved. Exit status 1 if the failure came back, 2
-    if it did not: a quiet repeat clears nobody.
+    EVIDENCE is a JSON file that `truestep screen` saved. Exit status 1 if the failure came back
+    and a device can be blamed, else 2: a quiet repeat clears nobody.
     """
     from truestep.backends.open import resolve
     from truestep.screening.launch import start_server

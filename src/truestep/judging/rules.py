@@ -7,6 +7,7 @@ stage that asked runs it, adds what was seen, and asks again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -187,8 +188,10 @@ def _describe(
         return ""
     bits = ",".join(map(str, found.bits[:8])) + (",..." if len(found.bits) > 8 else "")
     parts = [
-        f"{bad.site}: {found.count} of {_size(found.shape)} elements, {found.spread} at "
-        f"{list(found.first)}, {found.change}, bits {bits}",
+        (
+            f"{bad.site}: {found.count} of {math.prod(found.shape)} elements, {found.spread} at "
+            f"{list(found.first)}, {found.change}, bits {bits}"
+        ),
         f"came back in {k} of {n} repeats",
     ]
     if n:
@@ -200,13 +203,6 @@ def _describe(
     if risen:
         parts.append(f"the hardware reported it: {', '.join(risen)} rose")
     return "; ".join(parts)
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    size = 1
-    for length in shape:
-        size *= length
-    return size
 
 
 def _untested(seen: Iterable[Observation]) -> tuple[str, ...]:

@@ -26,7 +26,8 @@ def bit_length(magnitude: Int64s) -> Int64s:
         is_long = rest >> step != 0
         length += np.where(is_long, step, 0)
         rest = np.where(is_long, rest >> step, rest)
-    return length + (rest != 0)
+    length += rest != 0
+    return length
 
 
 def round_half_even(magnitude: Int64s, shift: Int64s) -> Int64s:
@@ -35,7 +36,8 @@ def round_half_even(magnitude: Int64s, shift: Int64s) -> Int64s:
     rest = magnitude - (quotient << shift)
     half = (np.int64(1) << shift) >> 1
     is_up = (rest > half) | ((rest == half) & (quotient & 1 == 1) & (shift > 0))
-    return quotient + is_up
+    quotient += is_up
+    return quotient
 
 
 def encode(significand: Int64s, exponent: Int64s | int, *, dtype: str) -> npt.NDArray[Any]:

@@ -111,7 +111,7 @@ def finding_lines(record: Record, verdict: Verdict) -> list[str]:
 
 
 def weakest_power(verdicts: Iterable[Verdict]) -> str:
-    """The largest rate that any operation leaves open, as `1 in n`; `-` where nothing is excluded."""
+    """The largest rate that any operation leaves open, as `1 in n`; `-` if none is known."""
     rates = [p.excluded_rate for v in verdicts for p in v.power]
     return f"1 in {1 / max(rates):,.0f}" if rates else "-"
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
 import numpy as np
 
 from truestep.backends.protocol import Array, Backend, Host
@@ -113,7 +114,8 @@ class Bench:
         """Compare a result with its expected value, both on the device; True where equal.
 
         Args:
-            actual, expected: Arrays of one dtype and shape.
+            actual: What was computed.
+            expected: What is right, in the same dtype and shape.
             site: Operation and precision.
             value_class: Class of the operands.
             inputs: Operands, saved if the result is wrong.
@@ -155,7 +157,7 @@ class Bench:
 
     def _tally(self, site: str, value_class: str, receiver: Device | None) -> Tally:
         if receiver is None:
-            parties = (Party(device=self.device.id, unit=self.unit),)
+            parties: tuple[Party, ...] = (Party(device=self.device.id, unit=self.unit),)
         else:
             parties = (
                 Party(device=self.device.id, unit=self.unit, role=Role.SENDER),

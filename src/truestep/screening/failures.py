@@ -47,7 +47,7 @@ class Repeatable:
 
 
 def save_failure(
-    folder: Path, name: str, failure: Failure, setup: Setup, test_id: str, inputs_digest: str
+    folder: Path, name: str, failure: Failure, *, setup: Setup, test_id: str, inputs_digest: str
 ) -> tuple[Artifact, ...]:
     """Write a failure as evidence.
 

@@ -128,7 +128,7 @@ class Pool:
         for key, task in tasks.items():
             self.bookings.expect(task, key)
             if key in self.hung:
-                self._file(key, task, Reason.DRIVER_HUNG, "its process is stuck in the driver")
+                self._file(task, Reason.DRIVER_HUNG, "its process is stuck in the driver")
                 continue
             self._handle(key).give(task, limit_s)
         self._wait(tasks, on_wait)
@@ -181,7 +181,7 @@ class Pool:
         code = handle.process.exitcode
         self._drop(key)
         if task is not None:
-            self._file(key, task, Reason.CRASHED, _describe_exit(code))
+            self._file(task, Reason.CRASHED, _describe_exit(code))
 
     def _enforce_limit(self, key: str) -> None:
         handle = self._handles[key]
@@ -190,11 +190,11 @@ class Pool:
         task = handle.task
         is_ended = self._drop(key)
         if is_ended:
-            self._file(key, task, Reason.TIMED_OUT, "it did not end within its limit")
+            self._file(task, Reason.TIMED_OUT, "it did not end within its limit")
         else:
-            self._file(key, task, Reason.DRIVER_HUNG, "its process cannot be killed")
+            self._file(task, Reason.DRIVER_HUNG, "its process cannot be killed")
 
-    def _file(self, key: str, task: Task, reason: Reason, detail: str) -> None:
+    def _file(self, task: Task, reason: Reason, detail: str) -> None:
         self.bookings.book(Result(task_id=task.id, reason=reason, detail=detail))
 
     def _handle(self, key: str) -> Handle:

@@ -13,8 +13,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from typing import Any
 
-from truestep.backends.grants import busy_processes
 from truestep.backends.protocol import Backend
+from truestep.backends.telemetry_nvidia import users
 from truestep.device import Device
 from truestep.errors import BackendError
 from truestep.screening.tasks import Found, Setup
@@ -74,5 +74,5 @@ def _found(backend: Backend, device: Device, needs: tuple[Need, ...]) -> Found:
         environment=backend.environment(device),
         supported=frozenset(n for n in needs if backend.supports(*n, device)),
         free_memory_bytes=backend.free_memory_bytes(device),
-        busy_with=() if device.kind == "cpu" else tuple(busy_processes(device)),
+        busy_with=users(device) if device.kind == "cuda" else (),
     )

@@ -37,7 +37,8 @@ def is_caught(
     Args:
         test: The test as it will run.
         backend: The backend that it will run on.
-        device, unit: Where.
+        device: Where.
+        unit: Unit of it, empty for the whole.
         seed: Seed of the round.
         make_bench: Makes the bench that the test will use, on a given backend.
 

@@ -194,7 +194,12 @@ class Worker:
         test.run(again, failure.seed)
         try:
             return save_failure(
-                Path(folder), task.id, failure, self.setup, test.id, again.inputs_digest
+                Path(folder),
+                task.id,
+                failure,
+                setup=self.setup,
+                test_id=test.id,
+                inputs_digest=again.inputs_digest,
             )
         except RecordError as error:
             print(f"truestep: evidence was not saved: {error}", file=sys.stderr)  # noqa: T201

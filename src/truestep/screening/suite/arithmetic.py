@@ -29,7 +29,8 @@ def significands(num: int, *, bits: int, seed: int) -> Int64s:
     """Signed integers of exactly `bits` bits (at most 53), every bit below the top random."""
     words = random_words(np, num, seed=seed)
     magnitude = shift_right(words, 64 - bits) | (1 << (bits - 1))
-    return np.where(words & 1, -magnitude, magnitude)
+    signed: Int64s = np.where(words & 1, -magnitude, magnitude)
+    return signed
 
 
 def known_result(op: str, dtype: str, seed: int) -> tuple[Host, Host, Host]:

@@ -23,14 +23,14 @@ Ints = npt.NDArray[Any]
 
 
 def _sum_by_carries(x: Ints, y: Ints) -> Ints:
-    """x + y by xor and carry, one carry step a bit."""
+    """The sum by xor and carry, one carry step a bit."""
     while y.any():
         x, y = x ^ y, (x & y) << 1
     return x
 
 
 def _product_by_limbs(x: Ints, y: Ints) -> Ints:
-    """x * y modulo the word, as a sum of shifted products of 16-bit limbs."""
+    """The product modulo the word, as a sum of shifted products of 16-bit limbs."""
     width = x.dtype.itemsize * 8
     total = np.zeros_like(x)
     for i in range(0, width, 16):

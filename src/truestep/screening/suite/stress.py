@@ -47,7 +47,7 @@ def _stress(kind: str, precision: str) -> ScreeningTest:
         groups=("stress", precision),
         stresses=f"{precision} units, caches and power delivery under full load of all devices"
         + (" that sets in at once" if kind == "burst" else ""),
-        known_because="the first product of a seed is proved by integers, its repeats must equal it",
+        known_because="a seed's first product is proved by integers, its repeats must equal it",
         blind_to="faults outside products; what only a longer or hotter run brings out",
         reference=ReferenceKind.EXACT,
         needs=(Need(op="matmul", precision=precision),),
