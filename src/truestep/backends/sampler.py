@@ -13,7 +13,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import json
-import multiprocessing.process
 import os
 import time
 from collections import deque
@@ -23,6 +22,7 @@ from multiprocessing.context import BaseContext
 from types import TracebackType
 from typing import Any
 
+from truestep.backends import child
 from truestep.backends.sampler_child import READ_BYTES, serve, wait
 from truestep.context import Sample
 from truestep.device import Device
@@ -30,7 +30,6 @@ from truestep.device import Device
 READER = "truestep.backends.telemetry:read"
 
 _MAX_SAMPLES = 8192
-_SECONDS_TO_END = 2.0
 
 
 class Sampler:
@@ -60,21 +59,18 @@ class Sampler:
         period_s: float = 1.0,
     ) -> None:
         ours, theirs = context.Pipe(duplex=True)
-        # Every context has a Process, though the type of the base class does not say so.
-        process_class: Any = context.Process  # type: ignore[attr-defined]
-        self._process = process_class(
-            target=serve,
-            args=(theirs, tuple(devices), reader, period_s),
-            name="truestep-sampler",
-            daemon=True,
-        )
         self._connection: Connection | None = ours
         self._unread = b""
         self._samples: dict[str, deque[tuple[float, Sample]]] = {
             device.id: deque(maxlen=_MAX_SAMPLES) for device in devices
         }
         try:
-            self._process.start()
+            self._process: Any = child.start(
+                context,
+                serve,
+                (theirs, tuple(devices), reader, period_s),
+                name="truestep-sampler",
+            )
         except BaseException:
             ours.close()
             raise
@@ -133,7 +129,7 @@ class Sampler:
         self._hang_up()
         if self._process is not None:
             process, self._process = self._process, None
-            _end(process)
+            child.end(process)
 
     def __enter__(self) -> Sampler:
         return self
@@ -161,18 +157,3 @@ class Sampler:
             said = json.loads(line)
             sample = Sample(time_s=float(said["time_s"]), readings=dict(said["readings"]))
             self._samples[said["id"]].append((float(said["monotonic_s"]), sample))
-
-
-def _end(process: Any, *, limit_s: float = _SECONDS_TO_END) -> None:
-    """Let a child end, then kill it, then give it up."""
-    # A child at rest sees that we hung up and ends by itself at once.
-    process.join(limit_s / 4)
-    if process.exitcode is None:
-        process.kill()
-        process.join(limit_s)
-    if process.exitcode is None:
-        # Stuck in a driver. multiprocessing would join it for ever when this process ends, and
-        # has no public way to be told not to.
-        multiprocessing.process._children.discard(process)  # type: ignore[attr-defined]  # noqa: SLF001
-    else:
-        process.close()

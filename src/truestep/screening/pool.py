@@ -8,21 +8,19 @@ to nobody.
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
 from multiprocessing import connection as mp_connection
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
-from typing import Any
 
+from truestep.backends import child
 from truestep.reason import Reason
 from truestep.screening import worker
 from truestep.screening.tasks import Result, Setup, Task
 
-TERM_GRACE_S = 2.0
-KILL_GRACE_S = 5.0
+EXIT_GRACE_S = 5.0
 POLL_S = 0.2
 
 
@@ -61,15 +59,9 @@ class Handle:
         self.deadline_s = 0.0
         ours, theirs = context.Pipe()
         self.connection: Connection = ours
-        # Every context has a Process, though the type of the base class does not say so.
-        process_class: Any = context.Process  # type: ignore[attr-defined]
-        self.process = process_class(
-            target=worker.main,
-            args=(theirs, setup),
-            name=f"truestep-{setup.target.key}",
-            daemon=True,
+        self.process = child.start(
+            context, worker.main, (theirs, setup), name=f"truestep-{setup.target.key}"
         )
-        self.process.start()
         theirs.close()
 
     def give(self, task: Task, limit_s: float) -> None:
@@ -85,20 +77,9 @@ class Handle:
             self.connection.send(worker.STOP)
 
     def end(self) -> bool:
-        """End the process: by closing its pipe, then by force. False if it cannot be killed."""
+        """Hang up and end the process. False if it cannot be killed."""
         self.connection.close()
-        for number, grace_s in (
-            (None, 0.05),
-            (signal.SIGTERM, TERM_GRACE_S),
-            (signal.SIGKILL, KILL_GRACE_S),
-        ):
-            if number is not None and self.process.pid is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(self.process.pid, number)
-            self.process.join(grace_s)
-            if self.process.exitcode is not None:
-                return True
-        return False
+        return child.end(self.process)
 
 
 class Pool:
@@ -177,7 +158,7 @@ class Pool:
     def _crashed(self, key: str) -> None:
         handle = self._handles[key]
         task = handle.task
-        handle.process.join(KILL_GRACE_S)
+        handle.process.join(EXIT_GRACE_S)
         code = handle.process.exitcode
         self._drop(key)
         if task is not None:

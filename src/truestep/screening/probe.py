@@ -11,8 +11,8 @@ import traceback
 from collections.abc import Iterable
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
-from typing import Any
 
+from truestep.backends import child
 from truestep.backends.protocol import Backend
 from truestep.backends.telemetry_nvidia import users
 from truestep.device import Device
@@ -32,9 +32,7 @@ def probe(context: BaseContext, setup: Setup, needs: Iterable[Need]) -> tuple[Fo
         BackendError: The child crashed, raised, or did not answer within `LIMIT_S`.
     """
     ours, theirs = context.Pipe(duplex=False)
-    process_class: Any = context.Process  # type: ignore[attr-defined]
-    process = process_class(target=_answer, args=(theirs, setup, tuple(needs)), daemon=True)
-    process.start()
+    process = child.start(context, _answer, (theirs, setup, tuple(needs)), name="truestep-probe")
     theirs.close()
     try:
         if not ours.poll(LIMIT_S):
@@ -51,9 +49,7 @@ def probe(context: BaseContext, setup: Setup, needs: Iterable[Need]) -> tuple[Fo
         ) from None
     finally:
         ours.close()
-        process.join(0.5)
-        if process.exitcode is None:
-            process.kill()
+        child.end(process)
     if isinstance(answer, str):
         raise BackendError(f"{setup.backend} could not list its devices. It raised:\n{answer}")
     found: tuple[Found, ...] = answer
