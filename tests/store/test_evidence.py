@@ -423,3 +423,11 @@ def test_an_artifact_of_another_file_is_no_complaint(saved):
     assert load(saved, artifacts=[other]).arrays
     with pytest.raises(RecordError, match="sha256"):
         load(saved, artifacts=[dataclasses.replace(other, name="else/r.json")])
+
+
+def test_a_writer_that_dies_before_the_json_leaves_no_evidence_and_blocks_nobody(tmp_path):
+    (tmp_path / "r.safetensors").write_bytes(b"half of the da")
+    with pytest.raises(RecordError):
+        load(tmp_path / "r.json")
+    save(tmp_path, "r", {"a": np.ones(3)}, {})
+    assert load(tmp_path / "r.json").arrays["a"].shape == (3,)

@@ -346,3 +346,18 @@ def test_a_full_disk_is_a_clear_error_and_spares_earlier_records(small_disk, run
     output = run_python(FULL_DISK, journal.path, 0)
     assert "No space left" in output
     check_full(journal, output)
+
+
+def test_an_append_returns_only_after_the_disk_has_the_record_and_a_new_name(journal, monkeypatch):
+    synchronised = []
+
+    def fsync(descriptor: int) -> None:
+        target = Path(f"/proc/self/fd/{descriptor}").readlink()
+        synchronised.append((target, journal.path.stat().st_size))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    journal.append(record("first"))
+    size = journal.path.stat().st_size
+    assert synchronised == [(journal.path, size), (journal.path.parent, size)]
+    journal.append(record("second"))
+    assert synchronised[2:] == [(journal.path, journal.path.stat().st_size)]
