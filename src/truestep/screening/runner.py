@@ -7,6 +7,7 @@ run and judged again.
 
 from __future__ import annotations
 
+import shlex
 import time
 import uuid
 import zlib
@@ -279,7 +280,8 @@ class Runner:
     def _replay(self, subject: str, device: Device, artifacts: tuple[Artifact, ...]) -> str:
         sheets = [a.name for a in artifacts if a.name.endswith(".json")]
         if sheets:
-            return f"truestep replay {self.request.evidence_dir}/{sheets[0]}"
+            path = f"{self.request.evidence_dir}/{sheets[0]}"
+            return f"truestep replay {shlex.quote(path)}"
         return (
             f"truestep screen --test {subject} --seed {self.request.seed} "
             f"--level {self.request.level} --backend {self.request.backend} --device {device.id}"
