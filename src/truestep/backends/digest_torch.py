@@ -61,7 +61,8 @@ def words(tensor: torch.Tensor) -> torch.Tensor:
 
     Shares memory with a contiguous, aligned tensor of whole words; do not write.
     """
-    flat = tensor.detach().contiguous().reshape(-1)
+    # Axes of length zero or one may have any stride, which a view to another width refuses.
+    flat = tensor.detach().contiguous().as_strided((tensor.numel(),), (1,))
     num_bytes = flat.numel() * flat.element_size()
     if num_bytes % WORD_BYTES == 0:
         if flat.storage_offset() * flat.element_size() % WORD_BYTES:
@@ -98,25 +99,31 @@ def lane_sums(words: torch.Tensor, *, offset: int = 0, compiled: bool = False) -
 
     Guarantees: equal to `numerics.digest.lane_sums`; `words` is only read.
     """
-    on_cpu = words.device.type == "cpu"
-    num_rows = words.numel() // ROW_WORDS
-    if on_cpu and (not compiled or num_rows < 2):
-        return digest_numpy.lane_sums(words.numpy(), offset=offset)
-    block_rows = max(2, num_rows if compiled else BLOCK_BYTES // (ROW_WORDS * WORD_BYTES))
-    start = torch.arange(num_rows, dtype=torch.int64, device=words.device) * ROW_WORDS + offset
+    if words.device.type != "cpu":
+        return _sums_by_rows(words, offset=offset, compiled=compiled)
+    num_rowed = words.numel() // ROW_WORDS * ROW_WORDS if compiled else 0
+    host = digest_numpy.lane_sums(words[num_rowed:].numpy(), offset=offset + num_rowed)
+    if not num_rowed:
+        return host
+    return combine(host, _sums_by_rows(words[:num_rowed], offset=offset, compiled=True))
+
+
+def _sums_by_rows(words: torch.Tensor, *, offset: int, compiled: bool) -> Sums:
+    """Lane sums of words cut into rows and, at the end, one shorter row."""
+    num_rows, num_left = divmod(words.numel(), ROW_WORDS)
+    start = torch.arange(num_rows + 1, dtype=torch.int64, device=words.device) * ROW_WORDS + offset
     rows = words[: num_rows * ROW_WORDS].view(num_rows, ROW_WORDS)
+    step = max(1, num_rows if compiled else BLOCK_BYTES // (ROW_WORDS * WORD_BYTES))
     parts = [
-        _rows_sums(rows[j : j + block_rows], start[j : j + block_rows], compiled=compiled).sum(1)
-        for j in range(0, num_rows, block_rows)
+        _rows_sums(rows[j : j + step], start[j : j + step][: num_rows - j], compiled=compiled)
+        for j in range(0, num_rows, step)
     ]
-    tail, done = words[num_rows * ROW_WORDS :], offset + num_rows * ROW_WORDS
-    if on_cpu:
-        last = digest_numpy.lane_sums(tail.numpy(), offset=done)
-    else:
-        parts.append(_block(tail[None, :], start.new_full((1,), done)).sum(1))
-        last = (0, 0)
-    total = torch.stack(parts).sum(0).tolist()
-    return combine((total[0] & MASK, total[1] & MASK), last)
+    if num_left:
+        parts.append(_block(words[None, -num_left:], start[-1:]))
+    if not parts:
+        return 0, 0
+    total = torch.cat(parts, 1).sum(1).tolist()
+    return total[0] & MASK, total[1] & MASK
 
 
 def digest(tensor: torch.Tensor, *, compiled: bool = False) -> str:
