@@ -196,7 +196,11 @@ class Runner:
         )
         answer = judge(evidence)
         while isinstance(answer, Experiment):
-            evidence = self._experiment(answer, evidence, test, list(own), others)
+            if self._is_interrupted:
+                # Whoever stopped the run gets the verdict that stands without experiments.
+                evidence = replace(evidence, tried=frozenset(ExperimentKind))
+            else:
+                evidence = self._experiment(answer, evidence, test, list(own), others)
             answer = judge(evidence)
         artifacts = tuple(a for r in own.values() for a in r.evidence)
         self._record(found, test.id, answer, evidence=evidence, artifacts=artifacts)
