@@ -38,6 +38,8 @@ Block = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 def _block(words: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
     """Lane sums `[2, k]` of int64 words `[k, n]`, of which row j starts at index `start[j]`."""
+    # The index must take part of its value from data, here `start`: torch 2.13 compiles
+    # `torch.arange(n) * K1` of dynamic n to wrong bits where the product exceeds int64.
     index = torch.arange(words.shape[1], dtype=torch.int64, device=words.device)
     first, second = mix(words, index[None, :] + start[:, None])
     return torch.stack([first.sum(1), second.sum(1)])
