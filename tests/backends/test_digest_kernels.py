@@ -101,6 +101,22 @@ def test_a_tensor_that_needs_gradients_is_only_read() -> None:
     assert tensor.grad is None
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_sign_that_torch_has_put_off_is_digested(compiled: bool) -> None:
+    tensor = torch.complex(torch.ones(4), torch.ones(4)).conj().imag
+    assert tensor.is_neg()
+    wanted = digest.digest(-np.ones(4, np.float32))
+    assert digest_torch.digest(tensor, compiled=compiled) == wanted
+    assert digest_torch.digest_many([tensor], compiled=compiled) == (wanted,)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_strided_words_are_read_by_their_strides(compiled: bool) -> None:
+    words = random_words(64)
+    found = digest_torch.lane_sums(torch.from_numpy(words)[::2], compiled=compiled)
+    assert found == digest.lane_sums(np, words[::2])
+
+
 def test_a_dtype_without_a_format_is_refused() -> None:
     for call in (digest_torch.digest, lambda t: digest_torch.digest_many([t])):
         with pytest.raises(ValueError, match="dtype must be one of"):

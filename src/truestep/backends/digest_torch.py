@@ -60,7 +60,7 @@ def words(tensor: torch.Tensor) -> torch.Tensor:
     Shares memory with a contiguous, aligned tensor of whole words; do not write.
     """
     # Axes of length zero or one may have any stride, which a view to another width refuses.
-    flat = tensor.detach().contiguous().as_strided((tensor.numel(),), (1,))
+    flat = tensor.detach().resolve_neg().contiguous().as_strided((tensor.numel(),), (1,))
     num_bytes = flat.numel() * flat.element_size()
     if num_bytes % WORD_BYTES == 0:
         if flat.storage_offset() * flat.element_size() % WORD_BYTES:
@@ -100,8 +100,10 @@ def lane_sums(words: torch.Tensor, *, offset: int = 0, compiled: bool = False) -
     if words.device.type != "cpu":
         return _sums_by_rows(words, offset=offset, compiled=compiled)
     if compiled and digest_native.is_available():
-        size = words.numel() * WORD_BYTES
-        first, second = digest_native.lane_sums_at([words.data_ptr()], [size], offsets=[offset])
+        kept = words.contiguous()
+        first, second = digest_native.lane_sums_at(
+            [kept.data_ptr()], [kept.nbytes], offsets=[offset]
+        )
         return int(first[0]), int(second[0])
     return digest_numpy.lane_sums(words.numpy(), offset=offset)
 
@@ -168,7 +170,7 @@ def digest_many(tensors: Sequence[torch.Tensor], *, compiled: bool = False) -> t
 def _host_sums(tensors: list[torch.Tensor], *, compiled: bool) -> npt.NDArray[np.uint64]:
     """Lane sums `[2, k]` of tensors on the CPU."""
     if compiled and digest_native.is_available():
-        kept = [tensor.contiguous() for tensor in tensors]
+        kept = [tensor.resolve_neg().contiguous() for tensor in tensors]
         return digest_native.lane_sums_at([t.data_ptr() for t in kept], [t.nbytes for t in kept])
     return digest_numpy.lane_sums_many([words(tensor).numpy() for tensor in tensors])
 
