@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 import truestep
-from truestep.backends import digest_numpy, digest_torch
+from truestep.backends import digest_native, digest_numpy, digest_torch
 from truestep.numerics import digest
 
 PAIRS = 7
@@ -44,29 +44,39 @@ def interleaved(calls: dict[str, Callable[[], object]], pairs: int) -> dict[str,
     return {name: [r[name] for r in rounds] for name in calls}
 
 
-def eager(words: torch.Tensor) -> digest.Sums:
-    # On a CPU the public functions use numpy instead.
-    return digest_torch._sums_by_rows(words, offset=0, compiled=False)  # noqa: SLF001
+def by_rows(words: torch.Tensor, *, compiled: bool) -> digest.Sums:
+    # The code of accelerators: on a CPU the public functions use numpy or C instead.
+    return digest_torch._sums_by_rows(words, offset=0, compiled=compiled)  # noqa: SLF001
 
 
-def cost(num_bytes: int, pairs: int) -> tuple[Table, float]:
-    tensor = torch.randn(num_bytes // 4)
+def wall_s(call: Callable[[], object]) -> float:
     start = time.perf_counter()
-    compiled = digest_torch.digest(tensor, compiled=True)
-    cold_s = time.perf_counter() - start
-    assert compiled == digest_torch.digest(tensor) == digest_numpy.digest(tensor.numpy())
+    call()
+    return time.perf_counter() - start
+
+
+def cost(num_bytes: int, pairs: int) -> tuple[Table, dict[str, float]]:
+    tensor = torch.randn(num_bytes // 4)
     words = digest_torch.words(tensor)
+    cold_s = {
+        "C": wall_s(digest_native.is_available),
+        "torch.compile": wall_s(lambda: by_rows(words[: 1 << 16], compiled=True)),
+    }
+    assert digest_native.is_available(), "a C compiler is needed to measure the compiled digest"
+    assert by_rows(words, compiled=True) == digest_torch.lane_sums(words)
+    assert digest_torch.digest(tensor, compiled=True) == digest_torch.digest(tensor)
     calls: dict[str, Callable[[], object]] = {
         "torch.sum": lambda: torch.sum(tensor),
-        "compiled": lambda: digest_torch.digest(tensor, compiled=True),
+        "compiled (C)": lambda: digest_torch.digest(tensor, compiled=True),
+        "torch.compile": lambda: by_rows(words, compiled=True),
         "numpy kernel (no compiler)": lambda: digest_numpy.digest(tensor.numpy()),
-        "torch eager, blocks of 256 KiB": lambda: eager(words),
+        "torch eager, blocks of 256 KiB": lambda: by_rows(words, compiled=False),
         "torch.hash_tensor": lambda: torch.hash_tensor(tensor),
         "int64 sum": words.sum,
     }
     times = interleaved(calls, pairs)
     sums = times["torch.sum"]
-    targets = {"compiled": "3", "numpy kernel (no compiler)": "15"}
+    targets = {"compiled (C)": "3", "torch.compile": "3", "numpy kernel (no compiler)": "15"}
     rows = []
     for name, values in times.items():
         ratio = statistics.median(v / s for v, s in zip(values, sums, strict=True))
@@ -220,7 +230,8 @@ pairs' ratios. All ways gave the same digest.
 
 {markdown(cost_head, costs)}
 
-Cold start of the compiled code: {cold_s:.1f} s wall (less with a warm cache on disk).
+Cold start, wall: C {cold_s["C"]:.2f} s, torch.compile {cold_s["torch.compile"]:.1f} s (less with a
+warm cache on disk).
 
 ## {num_tensors} tensors of 64 KiB beside one tensor of the same bytes
 
@@ -228,8 +239,9 @@ Cold start of the compiled code: {cold_s:.1f} s wall (less with a warm cache on 
 
 ## Misses
 
-Share of corruptions not seen, of {trials} trials each (those that changed no bit left out), on {ELEMENTS} fp32 elements whose second half
-repeats the first. Rates too small for trials are measured by `benchmarks/digest_quality.py`.
+Share of corruptions not seen, of {trials} trials each (those that changed no bit left out), on
+{ELEMENTS} fp32 elements whose second half repeats the first. Rates too small for trials are
+measured by `benchmarks/digest_quality.py`.
 
 {markdown(["corruption", *CHECKSUMS], misses(trials))}
 """

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from truestep.backends import digest_numpy
+from truestep.backends import digest_native, digest_numpy
 from truestep.numerics import bits, digest
 
 torch = pytest.importorskip("torch")
@@ -101,6 +101,22 @@ def test_a_tensor_that_needs_gradients_is_only_read() -> None:
     assert tensor.grad is None
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_sign_that_torch_has_put_off_is_digested(compiled: bool) -> None:
+    tensor = torch.complex(torch.ones(4), torch.ones(4)).conj().imag
+    assert tensor.is_neg()
+    wanted = digest.digest(-np.ones(4, np.float32))
+    assert digest_torch.digest(tensor, compiled=compiled) == wanted
+    assert digest_torch.digest_many([tensor], compiled=compiled) == (wanted,)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_strided_words_are_read_by_their_strides(compiled: bool) -> None:
+    words = random_words(64)
+    found = digest_torch.lane_sums(torch.from_numpy(words)[::2], compiled=compiled)
+    assert found == digest.lane_sums(np, words[::2])
+
+
 def test_a_dtype_without_a_format_is_refused() -> None:
     for call in (digest_torch.digest, lambda t: digest_torch.digest_many([t])):
         with pytest.raises(ValueError, match="dtype must be one of"):
@@ -148,27 +164,76 @@ def test_eager_blocks_add_up_beyond_one_block(monkeypatch: pytest.MonkeyPatch) -
 
 def test_nothing_is_compiled_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("torch.compile was called")
+        raise AssertionError("something was compiled")
 
-    monkeypatch.setattr(torch, "compile", refuse)
-    digest_torch._compiled_block.cache_clear()
+    monkeypatch.setattr(digest_torch, "_compiled_block", refuse)
+    monkeypatch.setattr(digest_native, "_library", refuse)
     tensors = [to_torch(random_array("float32", (1 << 16,), j)) for j in range(3)]
     digest_torch.digest(tensors[0])
     digest_torch.digest_many(tensors)
-    digest_torch._compiled_block.cache_clear()
+    digest_torch._sums_by_rows(digest_torch.words(tensors[0]), offset=0, compiled=False)
 
 
-@pytest.mark.slow
-def test_compiled_code_equals_the_definition() -> None:
-    for size in (0, 1, 2 * digest_torch.ROW_WORDS, 5 * digest_torch.ROW_WORDS + 11):
-        words = random_words(size)
-        found = digest_torch.lane_sums(torch.from_numpy(words), offset=3, compiled=True)
-        assert found == digest.lane_sums(np, words, offset=3)
-    arrays = mixed_arrays()
+def test_without_a_compiler_the_digest_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(digest_native, "_library", lambda: None)
+    array = random_array("float32", (33, 7))
+    wanted = digest.digest(array)
+    assert digest_torch.digest(to_torch(array), compiled=True) == wanted
+    assert digest_torch.digest_many([to_torch(array)], compiled=True) == (wanted,)
+
+
+@pytest.mark.parametrize("failing", ["/bin/false", None])
+def test_a_compiler_that_fails_or_is_missing_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, failing: str | None
+) -> None:
+    monkeypatch.setattr(digest_native.shutil, "which", lambda _: failing)
+    assert digest_native._library.__wrapped__() is None
+
+
+needs_compiler = pytest.mark.skipif(not digest_native.is_available(), reason="no C compiler")
+
+
+@needs_compiler
+@settings(deadline=None)
+@given(st.binary(max_size=100), st.integers(0, 7), st.integers(0, 1 << 40))
+def test_the_c_kernel_equals_the_definition_at_any_alignment(
+    raw: bytes, shift: int, offset: int
+) -> None:
+    array = np.frombuffer(b"x" * shift + raw, np.uint8)[shift:]
+    found = digest_native.lane_sums_at([array.ctypes.data], [array.size], offsets=[offset])
+    wanted = digest.lane_sums(np, digest.host_words(array), offset=offset)
+    assert tuple(found[:, 0].tolist()) == wanted
+
+
+@needs_compiler
+def test_the_c_kernel_digests_many_tensors() -> None:
+    arrays = [*mixed_arrays(), *(random_array(n, (5, 3)) for n in NAMES)]
     wanted = tuple(digest.digest(array) for array in arrays)
     tensors = [to_torch(array) for array in arrays]
     assert digest_torch.digest_many(tensors, compiled=True) == wanted
     assert tuple(digest_torch.digest(t, compiled=True) for t in tensors) == wanted
+    grid = to_torch(random_array("bfloat16", (9, 9)))[1:, ::2].requires_grad_()
+    assert digest_torch.digest_many([grid], compiled=True) == (digest_torch.digest(grid),)
+
+
+def alike_tensors() -> list[torch.Tensor]:
+    return [to_torch(random_array("bfloat16", (8, 50), j)) for j in range(5)]
+
+
+def test_stacked_tensors_have_the_sums_of_each() -> None:
+    found = digest_torch._stack_sums(alike_tensors(), compiled=False)
+    wanted = digest_numpy.lane_sums_many([digest_torch.words(t).numpy() for t in alike_tensors()])
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.slow
+def test_code_compiled_for_accelerators_equals_the_definition() -> None:
+    for size in (0, 1, 2 * digest_torch.ROW_WORDS, 5 * digest_torch.ROW_WORDS + 11):
+        words = random_words(size)
+        found = digest_torch._sums_by_rows(torch.from_numpy(words), offset=3, compiled=True)
+        assert found == digest.lane_sums(np, words, offset=3)
+    found = digest_torch._stack_sums(alike_tensors(), compiled=True)
+    np.testing.assert_array_equal(found, digest_torch._stack_sums(alike_tensors(), compiled=False))
 
 
 @pytest.mark.slow
