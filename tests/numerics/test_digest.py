@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from truestep.numerics import bits, digest
+from truestep.numerics import bits, digest, mixing
 
 WORDS = st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=1, max_size=40).map(
     lambda values: np.array(values, np.int64)
@@ -95,7 +95,7 @@ def test_the_same_bit_flipped_in_two_words_is_seen(bit: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     words = rng.standard_normal(256, dtype=np.float32).view(np.int64)
     changed = words.copy()
-    changed[rng.choice(words.size, 2, replace=False)] ^= np.int64(digest.signed(1 << bit))
+    changed[rng.choice(words.size, 2, replace=False)] ^= np.int64(mixing.signed(1 << bit))
     before, after = digest.lane_sums(np, words), digest.lane_sums(np, changed)
     assert before[0] != after[0]
     assert before[1] != after[1]
@@ -109,7 +109,7 @@ def test_moved_elements_are_seen(order: list[int]) -> None:
 
 
 def test_words_crafted_to_collide_in_the_first_lane_differ_in_the_second() -> None:
-    step = digest.signed(digest.K1)
+    step = mixing.signed(digest.K1)
     one, two = np.array([5, 9], np.int64), np.array([9 + step, 5 - step], np.int64)
     before, after = digest.lane_sums(np, one), digest.lane_sums(np, two)
     assert before[0] == after[0]
