@@ -12,7 +12,11 @@ from truestep.errors import ConfigError
 MODULES = {
     "numpy": ("truestep.backends.numpy_backend", "NumpyBackend"),
     "torch": ("truestep.backends.torch_backend", "TorchBackend"),
+    "jax": ("truestep.backends.jax_backend", "JaxBackend"),
 }
+
+EXTRAS = {"numpy": "torch", "torch": "torch", "jax": "xla"}
+"""The extra of this package that brings a library."""
 
 AUTO = "auto"
 
@@ -30,7 +34,7 @@ def resolve(name: str) -> str:
     if not find_spec(name):
         raise ConfigError(
             f"--backend {name} needs the library {name}, which is not installed here. "
-            f"Install truestep[{name}], or use --backend numpy."
+            f"Install truestep[{EXTRAS[name]}], or use --backend numpy."
         )
     return name
 

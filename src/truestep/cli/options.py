@@ -35,7 +35,7 @@ def backend(command: Command) -> Command:
         "--backend",
         default="auto",
         show_default=True,
-        metavar="auto|numpy|torch",
+        metavar="auto|numpy|torch|jax",
         help="Library that computes; auto takes torch where it is installed.",
     )(command)
 

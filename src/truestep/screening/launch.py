@@ -18,6 +18,9 @@ def start_server(backend: str) -> BaseContext:
     The server initialises no device. Its processes compute with one thread: a core is screened by
     the worker that is pinned to it, and all cores are loaded by all workers together.
     """
+    if backend == "jax":
+        # The library runs threads of its own from the start, and a forked copy would lack them.
+        return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["truestep.screening.worker", MODULES[backend][0]])
     before = {name: os.environ.get(name) for name in THREAD_SWITCHES}

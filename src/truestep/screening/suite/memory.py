@@ -56,11 +56,11 @@ def _patterns(bench: Bench, seed: int) -> None:
 
 def _addresses(bench: Bench, seed: int) -> None:
     """Write to every word its own address, then read them all back."""
-    base = bench.put(np.arange(BLOCK_WORDS, dtype=np.int64) + derive(seed, 1) % (1 << 40))
-    num = _num_blocks(bench)
-    blocks = [_write(bench, base + i * BLOCK_WORDS, "memory/address") for i in range(num)]
-    for i, block in enumerate(blocks):
-        _check(bench, block, base + i * BLOCK_WORDS, "memory/address", "address")
+    base = np.arange(BLOCK_WORDS, dtype=np.int64) + derive(seed, 1) % (1 << 40)
+    starts = range(0, _num_blocks(bench) * BLOCK_WORDS, BLOCK_WORDS)
+    blocks = [_write(bench, bench.put(base + start), "memory/address") for start in starts]
+    for start, block in zip(starts, blocks, strict=True):
+        _check(bench, block, bench.put(base + start), "memory/address", "address")
 
 
 def _inversions(bench: Bench, seed: int) -> None:

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Any XLA device through JAX. Precision is named in every product; nothing is left to a default.
+
+Wide integers are switched on within a block and never globally, so that a program that shares the
+process keeps its own setting. Tested on the CPU; not yet run on a GPU or TPU.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from truestep.backends import grants, inventory
+from truestep.backends.numpy_backend import THREAD_SWITCHES
+from truestep.backends.protocol import Array, Host
+from truestep.device import Device
+from truestep.environment import Environment
+from truestep.errors import UnsupportedError
+from truestep.numerics import digest
+from truestep.numerics.bits import FORMATS, name_of
+from truestep.numerics.exact import PRECISIONS
+
+NO_EXCESS = "--xla_allow_excess_precision=false"
+"""XLA may keep more bits between fused operations than the program says; this forbids it."""
+
+if NO_EXCESS not in os.environ.get("XLA_FLAGS", ""):
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {NO_EXCESS}".strip()
+
+import jax  # noqa: E402  reads the flags when it starts
+import jax.numpy as jnp  # noqa: E402
+import jaxlib  # noqa: E402
+import numpy as np  # noqa: E402
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+_ALGORITHMS = {
+    "fp64": jax.lax.Precision.HIGHEST,
+    "fp32": jax.lax.Precision.HIGHEST,
+    "tf32": jax.lax.DotAlgorithmPreset.TF32_TF32_F32,
+    "bf16": jax.lax.DotAlgorithmPreset.BF16_BF16_F32,
+    "fp16": jax.lax.Precision.HIGHEST,
+    "int8": None,
+}
+
+_EXTRA_OUTPUTS = {("bf16", "float32"), ("fp16", "float32")}
+"""Results that are given besides the natural ones: the accumulator itself."""
+
+
+def _wide(method: _Method) -> _Method:
+    """Run a method with 64-bit types switched on."""
+
+    @functools.wraps(method)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with jax.enable_x64(True):
+            return method(*args, **kwargs)
+
+    return run  # type: ignore[return-value]
+
+
+class JaxBackend:
+    """Runs on the sockets of this host, or on every accelerator that XLA shows. See `Backend`."""
+
+    name = "jax"
+    xp = jnp
+
+    def devices(self) -> tuple[Device, ...]:
+        """Accelerators where XLA has some, else the granted sockets."""
+        found = jax.devices()
+        if found[0].platform == "cpu":
+            return inventory.sockets()
+        return tuple(Device(id=f"xla:{d.id}", kind="xla", model=str(d.device_kind)) for d in found)
+
+    def environment(self, device: Device) -> Environment:
+        """Versions, platform, XLA's flags and threads."""
+        entries = {
+            "backend": self.name,
+            "device_model": device.model,
+            "jax": jax.__version__,
+            "jaxlib": jaxlib.__version__,
+            "platform": _address(device).client.platform_version,
+        }
+        switches = (*THREAD_SWITCHES, "XLA_FLAGS", "LIBTPU_INIT_ARGS")
+        entries |= {name: os.environ[name] for name in switches if name in os.environ}
+        return Environment(entries=entries)
+
+    def supports(self, op: str, precision: str, device: Device) -> bool:
+        """Whether the operation works on that device."""
+        if op == "matmul":
+            return precision in _ALGORITHMS and (precision != "tf32" or device.kind != "cpu")
+        return precision in FORMATS
+
+    @_wide
+    def put(self, host: Host, device: Device) -> Array:
+        """A copy of the bits."""
+        return jax.device_put(np.array(host, copy=True), _address(device), may_alias=False)
+
+    def get(self, array: Array) -> Host:
+        """The bits on the host."""
+        return np.asarray(array)
+
+    @_wide
+    def words(self, array: Array) -> Array:
+        """Row-major bytes as int64 words."""
+        if array.dtype == jnp.bool_:
+            array = array.astype(jnp.uint8)
+        size = array.dtype.itemsize
+        flat = array.reshape(-1)
+        short = -flat.size * size % digest.WORD_BYTES // size
+        rows = jnp.pad(flat, (0, short)).reshape(-1, digest.WORD_BYTES // size)
+        return jax.lax.bitcast_convert_type(rows[:, 0] if size == 8 else rows, jnp.int64)
+
+    @_wide
+    def cast(self, array: Array, dtype: str, *, site: str) -> Array:
+        """`astype`, rounded to nearest even."""
+        return array.astype(dtype)
+
+    @_wide
+    def matmul(self, a: Array, b: Array, *, precision: str, out: str, site: str) -> Array:
+        """`jnp.matmul` with the algorithm and the type of the result spelt out."""
+        natural = PRECISIONS[precision].natural_output
+        if precision not in _ALGORITHMS or (
+            out != natural and (precision, out) not in _EXTRA_OUTPUTS
+        ):
+            raise UnsupportedError(
+                f"jax must give {precision} in {natural}, got {out!r}. Cast the result instead."
+            )
+        # The accumulator is shown in 32 bits and rounded once, whatever kernel XLA chooses.
+        wide = {"bfloat16": "float32", "float16": "float32"}.get(out, out)
+        result = jnp.matmul(a, b, precision=_ALGORITHMS[precision], preferred_element_type=wide)
+        return result.astype(out)
+
+    @_wide
+    def elementwise(self, op: str, *arrays: Array, site: str) -> Array:
+        """The function of that name in `jax.numpy`."""
+        return getattr(jnp, op)(*arrays)
+
+    @_wide
+    def reduce(self, op: str, array: Array, *, axis: int, site: str) -> Array:
+        """`sum`, `max` or `min` in the dtype of the array."""
+        if op == "sum":
+            return jnp.sum(array, axis=axis, dtype=array.dtype)
+        return getattr(jnp, op)(array, axis=axis)
+
+    @_wide
+    def copy(self, array: Array, device: Device, *, site: str, into: Array | None = None) -> Array:
+        """A copy in fresh memory: arrays of JAX are never written to."""
+        return jax.device_put(jnp.copy(array), _address(device), may_alias=False)
+
+    @_wide
+    def equal(self, actual: Array, expected: Array) -> bool:
+        """Equality by value."""
+        return bool(jnp.array_equal(actual, expected))
+
+    @_wide
+    def digest_many(self, arrays: Sequence[Array]) -> tuple[str, ...]:
+        """Digests by the definition, computed where the arrays are."""
+        return tuple(
+            digest.finish(
+                digest.lane_sums(jnp, self.words(array)),
+                dtype=name_of(array.dtype),
+                shape=array.shape,
+            )
+            for array in arrays
+        )
+
+    def compile(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        """`jax.jit`."""
+        compiled: Callable[..., Any] = jax.jit(step)
+        return compiled
+
+    def synchronize(self, device: Device) -> None:
+        """Nothing to wait for: what is compared has been waited for."""
+
+    def free_memory_bytes(self, device: Device) -> int:
+        """What an accelerator reports as free, or the granted limit of the host."""
+        if device.kind == "cpu":
+            return grants.memory_limit_bytes() or 0
+        stats = _address(device).memory_stats() or {}
+        return max(0, int(stats.get("bytes_limit", 0)) - int(stats.get("bytes_in_use", 0)))
+
+    @contextmanager
+    def deterministic(self) -> Iterator[None]:
+        """XLA's choices are in its flags; callers verify anyway."""
+        yield
+
+
+def _address(device: Device) -> Any:
+    if device.kind == "cpu":
+        return jax.devices("cpu")[0]
+    return jax.devices()[int(device.id.rpartition(":")[2])]
