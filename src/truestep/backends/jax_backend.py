@@ -31,7 +31,7 @@ if NO_EXCESS not in os.environ.get("XLA_FLAGS", ""):
 
 import jax  # noqa: E402  reads the flags when it starts
 import jax.numpy as jnp  # noqa: E402
-import jaxlib  # noqa: E402
+import jaxlib.version  # noqa: E402
 import numpy as np  # noqa: E402
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
@@ -47,6 +47,40 @@ _ALGORITHMS = {
 
 _EXTRA_OUTPUTS = {("bf16", "float32"), ("fp16", "float32")}
 """Results that are given besides the natural ones: the accumulator itself."""
+
+
+_FUNCTIONS: dict[str, Callable[[Array], Array]] = {
+    **{n: getattr(jnp, n) for n in ("exp", "exp2", "log", "log2", "sqrt", "sin", "cos", "tanh")},
+    "rsqrt": jax.lax.rsqrt,
+    "reciprocal": jnp.reciprocal,
+    "erf": jax.lax.erf,
+    "gelu": functools.partial(jax.nn.gelu, approximate=False),
+    "silu": jax.nn.silu,
+    "softmax": jax.nn.softmax,
+}
+
+_REARRANGE: dict[str, Callable[..., Array]] = {
+    "take": lambda x, i: jnp.take(x, i, axis=0),
+    "scatter_add": lambda x, i, v: x.at[i].add(v),
+    "embedding_backward": lambda v, i, x: jnp.zeros_like(x).at[i].add(v),
+    "sort": lambda x: jnp.sort(x, axis=-1),
+    "cumulative_sum": lambda x: jnp.cumsum(x, axis=-1, dtype=x.dtype),
+    "transpose": lambda x: jnp.copy(x.T),
+}
+
+
+@functools.partial(jax.jit, static_argnames="scale")
+def _attend(q: Array, k: Array, v: Array, *, scale: float) -> Array:
+    heads_first = (jnp.swapaxes(x, 1, 2) for x in (q, k, v))
+    with jax.default_matmul_precision("highest"):
+        out = jax.nn.dot_product_attention(*heads_first, scale=scale, implementation="xla")
+    return jnp.swapaxes(out, 1, 2)
+
+
+@functools.partial(jax.jit, static_argnames="scale")
+def _attend_backward(q: Array, k: Array, v: Array, gradient: Array, *, scale: float) -> Any:
+    _, back = jax.vjp(functools.partial(_attend, scale=scale), q, k, v)
+    return back(gradient)
 
 
 def _wide(method: _Method) -> _Method:
@@ -79,7 +113,7 @@ class JaxBackend:
             "backend": self.name,
             "device_model": device.model,
             "jax": jax.__version__,
-            "jaxlib": jaxlib.__version__,
+            "jaxlib": jaxlib.version.__version__,
             "platform": _address(device).client.platform_version,
         }
         switches = (*THREAD_SWITCHES, "XLA_FLAGS", "LIBTPU_INIT_ARGS")
@@ -90,6 +124,10 @@ class JaxBackend:
         """Whether the operation works on that device."""
         if op == "matmul":
             return precision in _ALGORITHMS and (precision != "tf32" or device.kind != "cpu")
+        if op == "function":
+            return precision in _FUNCTIONS
+        if op.startswith("attention_"):
+            return op == "attention_math" and precision in ("float32", "bfloat16")
         return precision in FORMATS
 
     @_wide
@@ -145,14 +183,44 @@ class JaxBackend:
         return getattr(jnp, op)(array, axis=axis)
 
     @_wide
+    def rearrange(self, op: str, *arrays: Array, site: str) -> Array:
+        """The function of `jax.numpy` that does it."""
+        return _REARRANGE[op](*arrays)
+
+    def function(self, name: str, array: Array, *, site: str) -> Array:
+        """The function of that name in `jax.numpy`, `jax.lax` or `jax.nn`."""
+        return _FUNCTIONS[name](array)
+
+    def attention(
+        self, q: Array, k: Array, v: Array, *, scale: float, kernel: str, site: str
+    ) -> Array:
+        """`dot_product_attention` as XLA compiles it."""
+        return _attend(q, k, v, scale=scale)
+
+    def attention_backward(
+        self, q: Array, k: Array, v: Array, gradient: Array, *, scale: float, kernel: str, site: str
+    ) -> tuple[Array, Array, Array]:
+        """Gradients by `jax.vjp`."""
+        dq, dk, dv = _attend_backward(q, k, v, gradient, scale=scale)
+        return dq, dk, dv
+
+    @_wide
     def copy(self, array: Array, device: Device, *, site: str, into: Array | None = None) -> Array:
         """A copy in fresh memory: arrays of JAX are never written to."""
         return jax.device_put(jnp.copy(array), _address(device), may_alias=False)
 
     @_wide
     def equal(self, actual: Array, expected: Array) -> bool:
-        """Equality by value."""
-        return bool(jnp.array_equal(actual, expected))
+        """Equality by value, found on the bits: XLA takes a subnormal number for zero."""
+        if actual.shape != expected.shape:
+            return False
+        if not jnp.issubdtype(actual.dtype, jnp.floating):
+            return bool(jnp.array_equal(actual, expected))
+        words = f"uint{actual.dtype.itemsize * 8}"
+        a, b = (jax.lax.bitcast_convert_type(x, words) for x in (actual, expected))
+        magnitude = (1 << (actual.dtype.itemsize * 8 - 1)) - 1
+        is_same = (a == b) | (((a | b) & magnitude) == 0)
+        return bool(jnp.all(is_same & ~jnp.isnan(actual)))
 
     @_wide
     def digest_many(self, arrays: Sequence[Array]) -> tuple[str, ...]:

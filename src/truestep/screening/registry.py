@@ -9,8 +9,11 @@ from truestep.errors import ConfigError
 from truestep.screening.spec import ScreeningTest
 from truestep.screening.suite import (
     arithmetic,
+    attention,
     casts,
     copies,
+    functions,
+    indexing,
     integers,
     matmul,
     memory,
@@ -27,6 +30,9 @@ def all_tests() -> tuple[ScreeningTest, ...]:
         *casts.TESTS,
         *integers.TESTS,
         *reductions.TESTS,
+        *indexing.TESTS,
+        *functions.TESTS,
+        *attention.TESTS,
         *copies.TESTS,
         *memory.TESTS,
         *stress.TESTS,
