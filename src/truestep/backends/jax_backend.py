@@ -128,7 +128,7 @@ class JaxBackend:
             return precision in _FUNCTIONS
         if op.startswith("attention_"):
             return op == "attention_math" and precision in ("float32", "bfloat16")
-        return precision in FORMATS
+        return precision in FORMATS and op != "transfer_pinned"
 
     @_wide
     def put(self, host: Host, device: Device) -> Array:
@@ -208,6 +208,10 @@ class JaxBackend:
     def copy(self, array: Array, device: Device, *, site: str, into: Array | None = None) -> Array:
         """A copy in fresh memory: arrays of JAX are never written to."""
         return jax.device_put(jnp.copy(array), _address(device), may_alias=False)
+
+    def transfer(self, array: Array, device: Device, *, is_pinned: bool, site: str) -> Array:
+        """To the host and back."""
+        return self.put(self.get(array), device)
 
     @_wide
     def equal(self, actual: Array, expected: Array) -> bool:

@@ -86,7 +86,7 @@ class NumpyBackend:
             return precision in _MATMUL
         if op == "function":
             return precision in _FUNCTIONS
-        return precision in FORMATS and not op.startswith("attention")
+        return precision in FORMATS and not op.startswith(("attention", "transfer_"))
 
     def put(self, host: Host, device: Device) -> Array:
         """A copy."""
@@ -152,6 +152,10 @@ class NumpyBackend:
             return np.array(array, copy=True)
         np.copyto(into, array)
         return into
+
+    def transfer(self, array: Array, device: Device, *, is_pinned: bool, site: str) -> Array:
+        """Two copies."""
+        return self.put(self.put(array, device), device)
 
     def equal(self, actual: Array, expected: Array) -> bool:
         """Equality by value."""

@@ -45,7 +45,8 @@ class Backend(Protocol):
         """Whether `op` works there.
 
         `op` is `matmul`, with a precision; `function`, with a name from `function`; or `cast`,
-        `elementwise`, `reduce`, `copy`, `rearrange`, `attention_<kernel>`, with a dtype.
+        `elementwise`, `reduce`, `copy`, `rearrange`, `attention_<kernel>`, `transfer` (or
+        `transfer_pinned`, by page-locked host memory), with a dtype.
         """
 
     def put(self, host: Host, device: Device) -> Array:
@@ -107,6 +108,12 @@ class Backend(Protocol):
         """The array's bits in the memory of `device`: fresh memory, or that of `into`.
 
         Use what is returned: a library without writable arrays gives fresh memory always.
+        """
+
+    def transfer(self, array: Array, device: Device, *, is_pinned: bool, site: str) -> Array:
+        """The bits of an array of `device` after the way to the host and back.
+
+        An accelerator's copy engines do it, beside what the device computes.
         """
 
     def equal(self, actual: Array, expected: Array) -> bool:

@@ -111,6 +111,8 @@ class TorchBackend:
             return precision in _FUNCTIONS
         if op.startswith("attention_"):
             return op.removeprefix("attention_") in _kernels(device, precision)
+        if op == "transfer_pinned" and device.kind == "cpu":
+            return False
         if op != "matmul":
             return precision in FORMATS and hasattr(torch, precision)
         if precision == "tf32":
@@ -200,6 +202,20 @@ class TorchBackend:
         if into is None:
             return array.to(_address(device), copy=True)
         return into.copy_(array)
+
+    def transfer(self, array: Array, device: Device, *, is_pinned: bool, site: str) -> Array:
+        """To the host and back; on an accelerator by a stream of its own."""
+        if device.kind == "cpu":
+            return array.clone().clone()
+        stream = torch.cuda.Stream(_address(device))
+        stream.wait_stream(torch.cuda.current_stream(_address(device)))
+        with torch.cuda.stream(stream):
+            host = torch.empty_like(array, device="cpu", pin_memory=is_pinned)
+            host.copy_(array, non_blocking=True)
+            stream.synchronize()
+            back = host.to(_address(device), non_blocking=True)
+        stream.synchronize()
+        return back
 
     def equal(self, actual: Array, expected: Array) -> bool:
         """Equality by value."""

@@ -91,6 +91,10 @@ class FaultyBackend:
             self._hit(f"{site}/dv", dv),
         )
 
+    def transfer(self, array: Array, device: Device, *, is_pinned: bool, site: str) -> Array:
+        """The inner transfer, then the faults of `site`."""
+        return self._hit(site, self.inner.transfer(array, device, is_pinned=is_pinned, site=site))
+
     def copy(self, array: Array, device: Device, *, site: str, into: Array | None = None) -> Array:
         """The inner copy, then the faults of `site`."""
         copied = self.inner.copy(array, device, site=site, into=into)

@@ -56,19 +56,20 @@ def _scaled(x: Host, y: Host) -> Host:
 
 def _cancelling(x: Host, y: Host) -> Host:
     """Where two terms of the size of the argument cancel."""
-    larger: Host = np.maximum(np.abs(x), np.abs(y))
-    return 4 * larger
+    bound: Host = 4 * np.maximum(np.abs(x), np.abs(y))
+    return bound
 
 
 def _near_zero(x: Host, y: Host) -> Host:
     """Where libraries give zero for a tiny argument, as torch does for erf in bfloat16."""
     del x
-    larger: Host = np.maximum(np.abs(y), 2.0**-12)
-    return 4 * larger
+    bound: Host = 4 * np.maximum(np.abs(y), 2.0**-12)
+    return bound
 
 
 def _shifted(x: Host, y: Host) -> Host:
-    return (4 + np.ptp(x, axis=-1, keepdims=True)) * np.abs(y)
+    bound: Host = (4 + np.ptp(x, axis=-1, keepdims=True)) * np.abs(y)
+    return bound
 
 
 def _centred(x: Host, y: Host) -> Host:
