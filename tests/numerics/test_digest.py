@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from truestep.numerics import bits, digest
+from truestep.numerics import bits, digest, mixing
 
 WORDS = st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=1, max_size=40).map(
     lambda values: np.array(values, np.int64)
@@ -50,10 +52,7 @@ def test_digests_are_the_same_for_ever() -> None:
 @given(WORDS, st.lists(st.integers(0, 40), max_size=4), st.randoms())
 def test_shards_add_up_in_any_order(words: np.ndarray, cuts: list[int], random: object) -> None:
     edges = sorted({0, len(words), *(c for c in cuts if c < len(words))})
-    shards = [
-        digest.lane_sums(np, words[a:b], offset=a)
-        for a, b in zip(edges[:-1], edges[1:], strict=True)
-    ]
+    shards = [digest.lane_sums(np, words[a:b], offset=a) for a, b in itertools.pairwise(edges)]
     random.shuffle(shards)  # type: ignore[attr-defined]
     assert digest.combine(*shards) == digest.lane_sums(np, words)
 
@@ -96,7 +95,7 @@ def test_the_same_bit_flipped_in_two_words_is_seen(bit: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     words = rng.standard_normal(256, dtype=np.float32).view(np.int64)
     changed = words.copy()
-    changed[rng.choice(words.size, 2, replace=False)] ^= np.int64(digest.signed(1 << bit))
+    changed[rng.choice(words.size, 2, replace=False)] ^= np.int64(mixing.signed(1 << bit))
     before, after = digest.lane_sums(np, words), digest.lane_sums(np, changed)
     assert before[0] != after[0]
     assert before[1] != after[1]
@@ -110,7 +109,7 @@ def test_moved_elements_are_seen(order: list[int]) -> None:
 
 
 def test_words_crafted_to_collide_in_the_first_lane_differ_in_the_second() -> None:
-    step = digest.signed(digest.K1)
+    step = mixing.signed(digest.K1)
     one, two = np.array([5, 9], np.int64), np.array([9 + step, 5 - step], np.int64)
     before, after = digest.lane_sums(np, one), digest.lane_sums(np, two)
     assert before[0] == after[0]

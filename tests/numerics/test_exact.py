@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from truestep.errors import BoundError, ConfigError
 from truestep.numerics import exact
 from truestep.numerics.bits import FORMATS, as_uint, canonical_zero, np_dtype
-from truestep.numerics.exact import NATURAL_OUTPUT, PRECISIONS, Product, ValueClass
+from truestep.numerics.exact import PRECISIONS, Product, ValueClass
 from truestep.numerics.inputs import Distribution, random_integers
 
 SEEDS = st.integers(0, 2**64 - 1)
@@ -46,7 +46,7 @@ def product_of(
     return exact.integer_product(
         (3, k, 4),
         precision=PRECISIONS[name],
-        out=NATURAL_OUTPUT[name],
+        out=PRECISIONS[name].natural_output,
         value_class=value_class,
         seed=seed,
         distribution=distribution,
@@ -83,7 +83,9 @@ def assert_gives(sums: Any, product: Product) -> None:
 def test_the_bound_of_every_plan_is_proved(
     name: str, k: int, seed: int, value_class: ValueClass, distribution: Distribution
 ) -> None:
-    limit = exact.sum_limit(PRECISIONS[name], out=NATURAL_OUTPUT[name], value_class=value_class)
+    limit = exact.sum_limit(
+        PRECISIONS[name], out=PRECISIONS[name].natural_output, value_class=value_class
+    )
     product = product_of(name, k, seed=seed, value_class=value_class, distribution=distribution)
     a, b = in_units(product.a, axis=1), in_units(product.b, axis=0)
     assert (np.abs(a) @ np.abs(b)).max() <= limit
@@ -142,7 +144,7 @@ def summed_by_chance(product: Product, name: str, seed: int) -> Any:
     summed = terms(product, name)
     total = np.zeros_like(summed[:, 0])
     for j in rng.permutation(summed.shape[1]):
-        total = rounded_by_chance(total + summed[:, j], NATURAL_OUTPUT[name], rng)
+        total = rounded_by_chance(total + summed[:, j], PRECISIONS[name].natural_output, rng)
     return total
 
 
@@ -164,7 +166,9 @@ def test_stochastic_rounding_would_spoil_products_that_are_exact_in_the_accumula
 def test_limits_are_those_of_the_accumulator_and_of_the_output(
     name: str, value_class: ValueClass
 ) -> None:
-    limit = exact.sum_limit(PRECISIONS[name], out=NATURAL_OUTPUT[name], value_class=value_class)
+    limit = exact.sum_limit(
+        PRECISIONS[name], out=PRECISIONS[name].natural_output, value_class=value_class
+    )
     assert limit == LIMITS[name, value_class]
 
 
@@ -201,7 +205,7 @@ def test_a_plan_needs_terms_and_a_limit(k: int, limit: int) -> None:
 def test_permutation_products_are_one_rounded_product_each(name: str, seed: int) -> None:
     precision = PRECISIONS[name]
     product = exact.permutation_product(
-        (5, 7, 6), precision=precision, out=NATURAL_OUTPUT[name], seed=seed
+        (5, 7, 6), precision=precision, out=PRECISIONS[name].natural_output, seed=seed
     )
     assert ((product.b != 0).sum(axis=0) == 1).all()
     # Adding zeros rounds nothing, and float32 holds the product of two 11-bit significands.
@@ -212,7 +216,7 @@ def test_permutation_products_are_one_rounded_product_each(name: str, seed: int)
 def test_permutation_products_use_every_bit_of_the_significand(name: str) -> None:
     precision = PRECISIONS[name]
     product = exact.permutation_product(
-        (40, 30, 40), precision=precision, out=NATURAL_OUTPUT[name], seed=1
+        (40, 30, 40), precision=precision, out=PRECISIONS[name].natural_output, seed=1
     )
     form = FORMATS[precision.operand]
     used = min(precision.operand_bits, 31) - 1

@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The digest of torch tensors, where they are: eager on any device, or compiled where asked for.
 
-Held bit for bit to `truestep.numerics.digest`. All ways share one function over a block of rows,
-`[k, n]` words of which row j starts at index `start[j]`: a large tensor is cut into rows, and many
-small ones of equal size are stacked into rows, because a call of compiled code costs as much as
-digesting half a megabyte.
+Held bit for bit to `truestep.numerics.digest`. On a CPU the numpy kernel reads the same memory, or
+the C kernel where compiling is allowed. Accelerators run one torch function over a block of rows,
+`[k, n]` words of which row j starts at index `start[j]`, eager or compiled: a large tensor is cut
+into rows, and many small ones of equal size are stacked into rows to share one call.
 
-Compiling takes seconds, so nothing is compiled unless `compiled=True`. On a CPU without a compiler
-the numpy kernel reads the same memory.
+Compiling takes time, so nothing is compiled unless `compiled=True`.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 
@@ -22,26 +20,26 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from truestep.backends import digest_numpy
+from truestep.backends import digest_native, digest_numpy
 from truestep.numerics import bits
-from truestep.numerics.digest import MASK, WORD_BYTES, Sums, combine, finish, mix
+from truestep.numerics.digest import MASK, WORD_BYTES, Sums, finish, mix
 
 ROW_WORDS = 1 << 13
 """Words of one row of a large tensor."""
 
-SMALL_BYTES = 1 << 19
+SMALL_BYTES = 1 << 20
 """Tensors up to this size are stacked: reading twice is cheaper than a call for each."""
 
-BLOCK_BYTES_ON_CPU, BLOCK_BYTES = 1 << 23, 1 << 26
-"""Bytes of a stack, and of a block in eager use. On a CPU the stack stays in a level-3 cache."""
+BLOCK_BYTES = 1 << 26
+"""Bytes of a stack, and of a block in eager use, which bounds the temporaries."""
 
 Block = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-
-_scratch = threading.local()
 
 
 def _block(words: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
     """Lane sums `[2, k]` of int64 words `[k, n]`, of which row j starts at index `start[j]`."""
+    # The index must take part of its value from data, here `start`: torch 2.13 compiles
+    # `torch.arange(n) * K1` of dynamic n to wrong bits where the product exceeds int64.
     index = torch.arange(words.shape[1], dtype=torch.int64, device=words.device)
     first, second = mix(words, index[None, :] + start[:, None])
     return torch.stack([first.sum(1), second.sum(1)])
@@ -61,7 +59,8 @@ def words(tensor: torch.Tensor) -> torch.Tensor:
 
     Shares memory with a contiguous, aligned tensor of whole words; do not write.
     """
-    flat = tensor.detach().contiguous().reshape(-1)
+    # Axes of length zero or one may have any stride, which a view to another width refuses.
+    flat = tensor.detach().resolve_neg().contiguous().as_strided((tensor.numel(),), (1,))
     num_bytes = flat.numel() * flat.element_size()
     if num_bytes % WORD_BYTES == 0:
         if flat.storage_offset() * flat.element_size() % WORD_BYTES:
@@ -98,25 +97,33 @@ def lane_sums(words: torch.Tensor, *, offset: int = 0, compiled: bool = False) -
 
     Guarantees: equal to `numerics.digest.lane_sums`; `words` is only read.
     """
-    on_cpu = words.device.type == "cpu"
-    num_rows = words.numel() // ROW_WORDS
-    if on_cpu and (not compiled or num_rows < 2):
-        return digest_numpy.lane_sums(words.numpy(), offset=offset)
-    block_rows = max(2, num_rows if compiled else BLOCK_BYTES // (ROW_WORDS * WORD_BYTES))
-    start = torch.arange(num_rows, dtype=torch.int64, device=words.device) * ROW_WORDS + offset
+    if words.device.type != "cpu":
+        return _sums_by_rows(words, offset=offset, compiled=compiled)
+    if compiled and digest_native.is_available():
+        kept = words.contiguous()
+        first, second = digest_native.lane_sums_at(
+            [kept.data_ptr()], [kept.nbytes], offsets=[offset]
+        )
+        return int(first[0]), int(second[0])
+    return digest_numpy.lane_sums(words.numpy(), offset=offset)
+
+
+def _sums_by_rows(words: torch.Tensor, *, offset: int, compiled: bool) -> Sums:
+    """Lane sums of words cut into rows and, at the end, one shorter row."""
+    num_rows, num_left = divmod(words.numel(), ROW_WORDS)
+    start = torch.arange(num_rows + 1, dtype=torch.int64, device=words.device) * ROW_WORDS + offset
     rows = words[: num_rows * ROW_WORDS].view(num_rows, ROW_WORDS)
+    step = max(1, num_rows if compiled else BLOCK_BYTES // (ROW_WORDS * WORD_BYTES))
     parts = [
-        _rows_sums(rows[j : j + block_rows], start[j : j + block_rows], compiled=compiled).sum(1)
-        for j in range(0, num_rows, block_rows)
+        _rows_sums(rows[j : j + step], start[j : j + step][: num_rows - j], compiled=compiled)
+        for j in range(0, num_rows, step)
     ]
-    tail, done = words[num_rows * ROW_WORDS :], offset + num_rows * ROW_WORDS
-    if on_cpu:
-        last = digest_numpy.lane_sums(tail.numpy(), offset=done)
-    else:
-        parts.append(_block(tail[None, :], start.new_full((1,), done)).sum(1))
-        last = (0, 0)
-    total = torch.stack(parts).sum(0).tolist()
-    return combine((total[0] & MASK, total[1] & MASK), last)
+    if num_left:
+        parts.append(_block(words[None, -num_left:], start[-1:]))
+    if not parts:
+        return 0, 0
+    total = torch.cat(parts, 1).sum(1).tolist()
+    return total[0] & MASK, total[1] & MASK
 
 
 def digest(tensor: torch.Tensor, *, compiled: bool = False) -> str:
@@ -124,7 +131,8 @@ def digest(tensor: torch.Tensor, *, compiled: bool = False) -> str:
 
     Args:
         tensor: The tensor; it is only read.
-        compiled: May code be compiled for this? The first use then takes seconds.
+        compiled: May code be compiled for this? The first use then takes longer, on an accelerator
+            by seconds. On a CPU without a C compiler nothing changes.
 
     Raises:
         ValueError: The dtype has no format.
@@ -139,7 +147,8 @@ def digest_many(tensors: Sequence[torch.Tensor], *, compiled: bool = False) -> t
 
     Args:
         tensors: Tensors of any formats, shapes and devices; they are only read.
-        compiled: May code be compiled for this? The first use then takes seconds.
+        compiled: May code be compiled for this? The first use then takes longer, on an accelerator
+            by seconds. On a CPU without a C compiler nothing changes.
 
     Raises:
         ValueError: A dtype has no format.
@@ -148,54 +157,43 @@ def digest_many(tensors: Sequence[torch.Tensor], *, compiled: bool = False) -> t
     """
     names = [name_of(tensor.dtype) for tensor in tensors]
     sums = np.zeros((2, len(tensors)), np.uint64)
-    on_host = []
+    on_host = [j for j, tensor in enumerate(tensors) if tensor.device.type == "cpu"]
+    sums[:, on_host] = _host_sums([tensors[j] for j in on_host], compiled=compiled)
     for positions in _groups(tensors):
-        group = [tensors[j] for j in positions]
-        if group[0].device.type == "cpu" and not compiled:
-            on_host += positions
-        elif len(group) > 1:
-            sums[:, positions] = _stack_sums(group, compiled=compiled)
+        if len(positions) > 1:
+            sums[:, positions] = _stack_sums([tensors[j] for j in positions], compiled=compiled)
         else:
-            sums[:, positions[0]] = lane_sums(words(group[0]), compiled=compiled)
-    found = [words(tensors[j]).numpy() for j in on_host]
-    sums[:, on_host] = digest_numpy.lane_sums_many(found)
+            sums[:, positions[0]] = lane_sums(words(tensors[positions[0]]), compiled=compiled)
     return digest_numpy.finish_many(sums, dtypes=names, shapes=[t.shape for t in tensors])
 
 
+def _host_sums(tensors: list[torch.Tensor], *, compiled: bool) -> npt.NDArray[np.uint64]:
+    """Lane sums `[2, k]` of tensors on the CPU."""
+    if compiled and digest_native.is_available():
+        kept = [tensor.resolve_neg().contiguous() for tensor in tensors]
+        return digest_native.lane_sums_at([t.data_ptr() for t in kept], [t.nbytes for t in kept])
+    return digest_numpy.lane_sums_many([words(tensor).numpy() for tensor in tensors])
+
+
 def _groups(tensors: Sequence[torch.Tensor]) -> Iterator[list[int]]:
-    """Positions of tensors to stack, of one device, dtype and size; of large ones each alone."""
+    """Positions of tensors to stack, of one accelerator, dtype and size; large ones each alone."""
     alike: dict[tuple[torch.device, torch.dtype, int], list[int]] = {}
     for j, tensor in enumerate(tensors):
-        alike.setdefault((tensor.device, tensor.dtype, tensor.numel()), []).append(j)
-    for (device, dtype, size), positions in alike.items():
+        if tensor.device.type != "cpu":
+            alike.setdefault((tensor.device, tensor.dtype, tensor.numel()), []).append(j)
+    for (_, dtype, size), positions in alike.items():
         num_bytes = size * dtype.itemsize
         is_small = 0 < num_bytes <= SMALL_BYTES and num_bytes % WORD_BYTES == 0
-        block_bytes = BLOCK_BYTES_ON_CPU if device.type == "cpu" else BLOCK_BYTES
-        most = block_bytes // num_bytes if is_small else 1
+        most = BLOCK_BYTES // num_bytes if is_small else 1
         for begin in range(0, len(positions), most):
             yield positions[begin : begin + most]
 
 
-def _stack(tensors: list[torch.Tensor]) -> torch.Tensor:
-    """The words of equally large tensors of one dtype, one a row."""
-    flat = [tensor.detach().reshape(-1) for tensor in tensors]
-    device, num_bytes = flat[0].device, len(flat) * flat[0].numel() * flat[0].element_size()
-    if device.type == "cpu":
-        # Fresh memory would cost a page fault for every 4 KiB, more than the digest itself.
-        if not hasattr(_scratch, "words"):
-            _scratch.words = torch.empty(BLOCK_BYTES_ON_CPU // WORD_BYTES, dtype=torch.int64)
-        stack = _scratch.words[: num_bytes // WORD_BYTES]
-    else:
-        stack = torch.empty(num_bytes // WORD_BYTES, dtype=torch.int64, device=device)
-    torch.cat(flat, out=stack.view(flat[0].dtype))
-    rows: torch.Tensor = stack.view(len(flat), -1)
-    return rows
-
-
 @torch.no_grad()
 def _stack_sums(tensors: list[torch.Tensor], *, compiled: bool) -> npt.NDArray[np.uint64]:
-    """Lane sums `[2, k]` of equally large tensors of one dtype and device."""
-    rows = _stack(tensors)
+    """Lane sums `[2, k]` of equally large tensors of one dtype and device, in whole words."""
+    flat = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
+    rows = flat.view(torch.int64).view(len(tensors), -1)
     start = torch.zeros(len(tensors), dtype=torch.int64, device=rows.device)
     found = _rows_sums(rows, start, compiled=compiled).cpu().numpy()
     return np.asarray(found).view(np.uint64)

@@ -22,7 +22,7 @@ from truestep.device import Device
 from truestep.environment import Environment
 from truestep.errors import UnsupportedError
 from truestep.numerics.bits import FORMATS, name_of, np_dtype
-from truestep.numerics.exact import NATURAL_OUTPUT, PRECISIONS
+from truestep.numerics.exact import PRECISIONS
 
 _SWITCHES = (
     *THREAD_SWITCHES,
@@ -109,10 +109,10 @@ class TorchBackend:
                 f"precision must be one that {a.device} computes, got {precision!r}. "
                 "Ask `supports` first."
             )
-        if out != NATURAL_OUTPUT[precision]:
+        natural = PRECISIONS[precision].natural_output
+        if out != natural:
             raise UnsupportedError(
-                f"{precision} must give {NATURAL_OUTPUT[precision]}, got {out!r}. "
-                "Cast the result instead."
+                f"{precision} must give {natural}, got {out!r}. Cast the result instead."
             )
         if precision == "int8":
             return _by_matrix(torch._int_mm, a, b)

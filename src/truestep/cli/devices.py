@@ -35,7 +35,8 @@ def command(backend: str, as_json: bool, simulate_devices: int) -> None:
     name = resolve(backend)
     nowhere = Target(device=Device(id="", kind="cpu", model=""))
     setup = Setup(backend=name, target=nowhere, num_simulated=simulate_devices)
-    found = probe(start_server(name), setup, ())
+    with output.console(is_error=True).status("asking the drivers for their devices"):
+        found = probe(start_server(name), setup, ())
     if as_json:
         plain = [to_plain(f.device) for f in found]
         click.echo(dumps({"schema_version": SCHEMA_VERSION, "devices": plain}))

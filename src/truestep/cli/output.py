@@ -139,6 +139,8 @@ def show_tables(report: Report, results: Results, out: Console, *, is_long: bool
     findings = tables.findings_table(report.records)
     if findings is not None:
         out.print(findings)
+    for line in tables.repeat_commands(report.records):
+        out.print(f"Repeat: {line}", markup=False, soft_wrap=True)
     for line in _notes(report, results):
         out.print(line, markup=False)
     out.print(f"Outcome: {tables.outcome_text(report.outcome)}")

@@ -46,7 +46,8 @@ def command(evidence: Path, times: int, devices: tuple[str, ...], as_json: bool)
 
     failure = load_failure(evidence)
     context = start_server(resolve(failure.backend))
-    shown = replay(failure, times=times, devices=devices, context=context)
+    with output.console(is_error=True).status(f"repeating {failure.test_id} {times} times"):
+        shown = replay(failure, times=times, devices=devices, context=context)
     if as_json:
         click.echo(dumps(_document(failure, shown)))
     else:

@@ -121,8 +121,8 @@ def _suspect_unit(device: str, own: Iterable[Cell]) -> Suspect | None:
     return Suspect(
         scope=Scope.UNIT,
         name=f"{device}/{unit}",
-        because=f"{len({c.unit for c in clean})} other units of the device gave the right bits "
-        "for the same input",
+        because="the device's other units gave the right bits for the same input "
+        f"({len({c.unit for c in clean})} of them)",
     )
 
 

@@ -197,8 +197,9 @@ def _describe(
     if n:
         low, high = interval(k, n)
         parts[-1] += f" (95 % interval {low:.0%} to {high:.0%})"
-    masks = {(o.miscompare.xor_mask, o.miscompare.positions) for o in repeats if o.miscompare}
-    if masks:
+    seen = (bad, *repeats)
+    masks = {(o.miscompare.xor_mask, o.miscompare.positions) for o in seen if o.miscompare}
+    if k:
         parts.append("varies from run to run" if len(masks) > 1 else "the same every time")
     if risen:
         parts.append(f"the hardware reported it: {', '.join(risen)} rose")

@@ -69,7 +69,7 @@ def _describe(
 ) -> Miscompare:
     """The miscompare of elements that all differ, given as bits with their flat positions."""
     xor = bits_a ^ bits_e
-    axes = np.unravel_index(positions, shape)
+    axes = np.unravel_index(positions, shape) if shape else ()
     box = tuple((int(axis.min()), int(axis.max()) + 1) for axis in axes)
     dtype = bits.np_dtype(form.name)
     actual, expected = bits_a.view(dtype), bits_e.view(dtype)

@@ -30,28 +30,16 @@ import numpy as np
 import numpy.typing as npt
 
 from truestep.numerics import bits
+from truestep.numerics.mixing import GAMMA, MULTIPLIERS, WORD, mix_int, signed, xor_shift
 
 Sums = tuple[int, int]
 
-MODULUS = 1 << 64
-MASK = MODULUS - 1
+MASK = WORD - 1
 WORD_BYTES = 8
 
-K1 = 0x9E3779B97F4A7C15
-K2 = 0xBF58476D1CE4E5B9
-K3 = 0x94D049BB133111EB
+K1 = GAMMA
+K2, K3 = MULTIPLIERS
 K5 = 0xDA942042E4DD58B5
-
-
-def signed(value: int) -> int:
-    """The int64 with the same bits as `value` modulo 2^64."""
-    value &= MASK
-    return value - MODULUS if value >> 63 else value
-
-
-def xor_shift(x: Any, by: int) -> Any:
-    """`x ^ (x >>> by)` on int64: the mask makes the arithmetic shift a logical one."""
-    return x ^ ((x >> by) & (MASK >> by))
 
 
 def mix(words: Any, index: Any) -> tuple[Any, Any]:
@@ -105,13 +93,6 @@ def combine(*sums: Sums) -> Sums:
     return sum(s[0] for s in sums) & MASK, sum(s[1] for s in sums) & MASK
 
 
-def finaliser(x: int) -> int:
-    """The finaliser of splitmix64 on one 64-bit number: a bijection."""
-    x = (x ^ x >> 30) * K2 & MASK
-    x = (x ^ x >> 27) * K3 & MASK
-    return x ^ x >> 31
-
-
 @functools.lru_cache(maxsize=4096)
 def header(dtype: str, shape: tuple[int, ...]) -> Sums:
     """What a dtype's name and a whole shape add to the two lanes."""
@@ -119,8 +100,8 @@ def header(dtype: str, shape: tuple[int, ...]) -> Sums:
     pieces = (int.from_bytes(name[i : i + 8], "little") for i in range(0, len(name), 8))
     first, second = K1, K5
     for value in (len(name), *pieces, len(shape), *shape):
-        first = finaliser((first + value) * K3 & MASK)
-        second = finaliser((second + value) * K1 & MASK)
+        first = mix_int((first + value) * K3 & MASK)
+        second = mix_int((second + value) * K1 & MASK)
     return first, second
 
 
@@ -130,7 +111,7 @@ def finish(sums: Sums, *, dtype: str, shape: Iterable[int]) -> str:
     Guarantees: for one dtype and shape, different sums give different digests.
     """
     first, second = header(dtype, tuple(shape))
-    return f"{finaliser(sums[0] + first & MASK):016x}{finaliser(sums[1] + second & MASK):016x}"
+    return f"{mix_int(sums[0] + first & MASK):016x}{mix_int(sums[1] + second & MASK):016x}"
 
 
 def host_words(array: npt.NDArray[Any]) -> npt.NDArray[np.int64]:

@@ -41,100 +41,42 @@ class ValueClass(StrEnum):
     PERMUTATION = "permutation"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Precision:
     """How a product is computed.
 
     Attributes:
         name: `fp32`, `tf32`, `bf16`, ...
         operand: Dtype in which operands are stored.
+        natural_output: Dtype that production kernels give.
         operand_bits: Significand bits that the multiplier reads.
         accumulator_limit: Sums of |a||b| strictly below this are exact in the accumulator.
-        max_scale: Largest power of two used on rows and columns; 0 for integers.
-        largest_output: Bound on |c| before scaling, so that outputs stay finite.
+        largest_output: Outputs stay below this before scaling, so that they are finite.
+        max_scale: Exponent of the largest power of two on rows and columns; 0 for none.
     """
 
     name: str
     operand: str
+    natural_output: str
     operand_bits: int
     accumulator_limit: int
-    max_scale: int
     largest_output: int
+    max_scale: int
 
 
 PRECISIONS = {
     p.name: p
     for p in (
-        Precision(
-            name="fp64",
-            operand="float64",
-            operand_bits=53,
-            accumulator_limit=1 << 53,
-            max_scale=100,
-            largest_output=1 << 53,
-        ),
-        Precision(
-            name="fp32",
-            operand="float32",
-            operand_bits=24,
-            accumulator_limit=1 << 24,
-            max_scale=20,
-            largest_output=1 << 24,
-        ),
-        Precision(
-            name="tf32",
-            operand="float32",
-            operand_bits=11,
-            accumulator_limit=1 << 24,
-            max_scale=20,
-            largest_output=1 << 24,
-        ),
-        Precision(
-            name="bf16",
-            operand="bfloat16",
-            operand_bits=8,
-            accumulator_limit=1 << 24,
-            max_scale=20,
-            largest_output=1 << 24,
-        ),
-        Precision(
-            name="fp16",
-            operand="float16",
-            operand_bits=11,
-            accumulator_limit=1 << 24,
-            max_scale=3,
-            largest_output=1 << 15,
-        ),
-        Precision(
-            name="fp8",
-            operand="float8_e4m3fn",
-            operand_bits=4,
-            accumulator_limit=1 << 13,
-            max_scale=0,
-            largest_output=1 << 8,
-        ),
-        Precision(
-            name="int8",
-            operand="int8",
-            operand_bits=7,
-            accumulator_limit=1 << 31,
-            max_scale=0,
-            largest_output=1 << 31,
-        ),
+        Precision("fp64", "float64", "float64", 53, 1 << 53, 1 << 53, 100),
+        Precision("fp32", "float32", "float32", 24, 1 << 24, 1 << 24, 20),
+        Precision("tf32", "float32", "float32", 11, 1 << 24, 1 << 24, 20),
+        Precision("bf16", "bfloat16", "bfloat16", 8, 1 << 24, 1 << 24, 20),
+        Precision("fp16", "float16", "float16", 11, 1 << 24, 1 << 15, 3),
+        Precision("fp8", "float8_e4m3fn", "float8_e4m3fn", 4, 1 << 13, 1 << 8, 0),
+        Precision("int8", "int8", "int32", 7, 1 << 31, 1 << 31, 0),
     )
 }
-"""Every precision of a product. Source: limits from docs/decisions/002-exact-products.md."""
-
-NATURAL_OUTPUT = {
-    "fp64": "float64",
-    "fp32": "float32",
-    "tf32": "float32",
-    "bf16": "bfloat16",
-    "fp16": "float16",
-    "fp8": "float8_e4m3fn",
-    "int8": "int32",
-}
-"""The dtype that production kernels give for each precision."""
+"""Every precision of a product. Source: docs/decisions/003-exact-products.md."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,11 +29,16 @@ def shift_right(words: Any, bits: int) -> Any:
     return (words >> bits) & ((1 << (64 - bits)) - 1)
 
 
+def xor_shift(words: Any, bits: int) -> Any:
+    """`words ^ (words >>> bits)`."""
+    return words ^ shift_right(words, bits)
+
+
 def mix(words: Any) -> Any:
     """The splitmix64 finaliser of each int64 word. A bijection."""
-    words = (words ^ shift_right(words, 30)) * signed(MULTIPLIERS[0])
-    words = (words ^ shift_right(words, 27)) * signed(MULTIPLIERS[1])
-    return words ^ shift_right(words, 31)
+    words = xor_shift(words, 30) * signed(MULTIPLIERS[0])
+    words = xor_shift(words, 27) * signed(MULTIPLIERS[1])
+    return xor_shift(words, 31)
 
 
 def mix_int(value: int) -> int:

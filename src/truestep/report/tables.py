@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from rich.markup import escape
 from rich.table import Table
 
 from truestep.device import Device
+from truestep.judging.power import excluded_rate
 from truestep.record import Record
 from truestep.verdict import Outcome, Verdict, merge_outcomes
 
@@ -31,7 +33,7 @@ def device_table(records: Sequence[Record], elapsed_s: float) -> Table:
         ("tests", "right"),
         ("comparisons", "right"),
         ("outcome", "left"),
-        ("rates excluded above", "right"),
+        ("weakest power", "right"),
         ("time", "right"),
     ):
         table.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
@@ -43,33 +45,43 @@ def device_table(records: Sequence[Record], elapsed_s: float) -> Table:
             str(len(verdicts)),
             f"{sum(v.num_comparisons for v in verdicts):,}",
             outcome_text(merge_outcomes(v.outcome for v in verdicts)),
-            weakest_power(verdicts),
+            weakest_power(own),
             f"{elapsed_s:.0f} s",
         )
     return table
 
 
 def power_table(records: Sequence[Record]) -> Table:
-    """One row an operation and dtype: comparisons and the rate excluded at 95 %."""
+    """One row for each operation, dtype and value class of a device, over all its tests."""
     table = Table(
-        title="Detection power, by operation and dtype", title_justify="left", width=WIDTH
+        title="Detection power: wrong calls that would have shown with 95 %",
+        title_justify="left",
+        width=WIDTH,
     )
-    table.add_column("device")
-    table.add_column("operation")
+    table.add_column("device", overflow="fold")
+    table.add_column("operation", overflow="fold")
     table.add_column("values", overflow="fold")
     table.add_column("comparisons", justify="right")
-    table.add_column("excluded at 95 %: above 1 in", justify="right")
+    table.add_column("more often than 1 in", justify="right")
     for device, own in _by_device(records):
-        for record in own:
-            for power in record.verdict.power if record.verdict else ():
-                table.add_row(
-                    escape(device.id),
-                    escape(power.site),
-                    escape(power.value_class),
-                    f"{power.num_comparisons:,}",
-                    f"{1 / power.excluded_rate:,.0f}",
-                )
+        for (site, value_class), num in comparisons_by_site(own).items():
+            table.add_row(
+                escape(device.id),
+                escape(site),
+                escape(value_class),
+                f"{num:,}",
+                f"{1 / excluded_rate(num):,.0f}",
+            )
     return table
+
+
+def comparisons_by_site(records: Iterable[Record]) -> dict[tuple[str, str], int]:
+    """Clean comparisons of each operation and value class, added up over tests."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for record in records:
+        for power in record.verdict.power if record.verdict else ():
+            counts[power.site, power.value_class] += power.num_comparisons
+    return dict(counts)
 
 
 def findings_table(records: Iterable[Record]) -> Table | None:
@@ -89,13 +101,13 @@ def findings_table(records: Iterable[Record]) -> Table | None:
             escape(record.device.id if record.device else "-"),
             escape(record.subject),
             outcome_text(verdict.outcome),
-            "\n".join(map(escape, finding_lines(record, verdict))),
+            "\n".join(map(escape, finding_lines(verdict))),
         )
     return table
 
 
-def finding_lines(record: Record, verdict: Verdict) -> list[str]:
-    """Reason, detail, suspect, next action and the command that repeats it."""
+def finding_lines(verdict: Verdict) -> list[str]:
+    """Reason, detail, suspect and next action."""
     lines = [verdict.reason.value]
     if verdict.detail and verdict.detail != verdict.reason.next_action:
         lines.append(verdict.detail.strip().splitlines()[-1])
@@ -105,15 +117,18 @@ def finding_lines(record: Record, verdict: Verdict) -> list[str]:
     if verdict.untested:
         lines.append(f"not varied, so still possible: {', '.join(verdict.untested)}")
     lines.append(f"next: {verdict.reason.next_action}")
-    if verdict.outcome is Outcome.FAIL and record.replay:
-        lines.append(f"repeat: {record.replay}")
     return lines
 
 
-def weakest_power(verdicts: Iterable[Verdict]) -> str:
+def repeat_commands(records: Iterable[Record]) -> list[str]:
+    """The commands that repeat what failed, each whole on a line of its own."""
+    return [r.replay for r in records if r.verdict and r.verdict.outcome is Outcome.FAIL]
+
+
+def weakest_power(records: Iterable[Record]) -> str:
     """The largest rate that any operation leaves open, as `1 in n`; `-` if none is known."""
-    rates = [p.excluded_rate for v in verdicts for p in v.power]
-    return f"1 in {1 / max(rates):,.0f}" if rates else "-"
+    fewest = min(comparisons_by_site(records).values(), default=0)
+    return f"1 in {1 / excluded_rate(fewest):,.0f}" if fewest else "-"
 
 
 def _by_device(records: Iterable[Record]) -> list[tuple[Device, list[Record]]]:

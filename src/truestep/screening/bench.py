@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -131,6 +131,28 @@ class Bench:
             return True
         self._miscompare(tally, actual, expected, site, inputs or {})
         return False
+
+    def check_repeats(
+        self,
+        compute: Callable[[], Array],
+        expected: Array,
+        *,
+        times: int,
+        site: str,
+        value_class: str,
+        inputs: Mapping[str, Array],
+        coverage: Mapping[str, str],
+    ) -> None:
+        """Compute the same known result many times, and `check` every one of them."""
+        for _ in range(times):
+            self.check(
+                compute(),
+                expected,
+                site=site,
+                value_class=value_class,
+                inputs=inputs,
+                coverage=coverage,
+            )
 
     def _are_equal(self, actual: Array, expected: Array, *, by_digest: bool) -> bool:
         if not by_digest:

@@ -7,6 +7,7 @@ run and judged again.
 
 from __future__ import annotations
 
+import shlex
 import time
 import uuid
 import zlib
@@ -195,7 +196,11 @@ class Runner:
         )
         answer = judge(evidence)
         while isinstance(answer, Experiment):
-            evidence = self._experiment(answer, evidence, test, list(own), others)
+            if self._is_interrupted:
+                # Whoever stopped the run gets the verdict that stands without experiments.
+                evidence = replace(evidence, tried=frozenset(ExperimentKind))
+            else:
+                evidence = self._experiment(answer, evidence, test, list(own), others)
             answer = judge(evidence)
         artifacts = tuple(a for r in own.values() for a in r.evidence)
         self._record(found, test.id, answer, evidence=evidence, artifacts=artifacts)
@@ -279,7 +284,8 @@ class Runner:
     def _replay(self, subject: str, device: Device, artifacts: tuple[Artifact, ...]) -> str:
         sheets = [a.name for a in artifacts if a.name.endswith(".json")]
         if sheets:
-            return f"truestep replay {self.request.evidence_dir}/{sheets[0]}"
+            path = f"{self.request.evidence_dir}/{sheets[0]}"
+            return f"truestep replay {shlex.quote(path)}"
         return (
             f"truestep screen --test {subject} --seed {self.request.seed} "
             f"--level {self.request.level} --backend {self.request.backend} --device {device.id}"

@@ -87,15 +87,15 @@ def _round(bench: Bench, seed: int, *, dtype: str) -> None:
         x_host, y_host, expected_host = known_result(op, dtype, derive(seed, order))
         x, y, expected = bench.put(x_host), bench.put(y_host), bench.put(expected_host)
         site = f"{op}/{dtype}"
-        for _ in range(NUM_REPEATS):
-            bench.check(
-                bench.backend.elementwise(op, x, y, site=site),
-                expected,
-                site=site,
-                value_class="rounded_once",
-                inputs={"x": x, "y": y},
-                coverage={"shape": f"{NUM_ELEMENTS}"},
-            )
+        bench.check_repeats(
+            partial(bench.backend.elementwise, op, x, y, site=site),
+            expected,
+            times=NUM_REPEATS,
+            site=site,
+            value_class="rounded_once",
+            inputs={"x": x, "y": y},
+            coverage={"shape": f"{NUM_ELEMENTS}"},
+        )
 
 
 def _arithmetic(dtype: str) -> ScreeningTest:

@@ -36,15 +36,15 @@ def _round(bench: Bench, seed: int, *, source: str, target: str) -> None:
     x = bench.put(encode(values, exponent, dtype=source))
     expected = bench.put(encode(values, exponent, dtype=target))
     site = f"cast/{target}"
-    for _ in range(NUM_REPEATS):
-        bench.check(
-            bench.backend.cast(x, target, site=site),
-            expected,
-            site=site,
-            value_class="rounded_once",
-            inputs={"x": x},
-            coverage={"from": source, "shape": f"{NUM_ELEMENTS}"},
-        )
+    bench.check_repeats(
+        partial(bench.backend.cast, x, target, site=site),
+        expected,
+        times=NUM_REPEATS,
+        site=site,
+        value_class="rounded_once",
+        inputs={"x": x},
+        coverage={"from": source, "shape": f"{NUM_ELEMENTS}"},
+    )
 
 
 def _cast(source: str, target: str) -> ScreeningTest:

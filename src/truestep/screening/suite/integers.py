@@ -61,15 +61,15 @@ def _round(bench: Bench, seed: int, *, dtype: str) -> None:
         x, y = bench.put(x_host), bench.put(y_host)
         expected = bench.put(other_way(x_host, y_host))
         site = f"{op}/{dtype}"
-        for _ in range(NUM_REPEATS):
-            bench.check(
-                bench.backend.elementwise(op, x, y, site=site),
-                expected,
-                site=site,
-                value_class="wrapping",
-                inputs={"x": x, "y": y},
-                coverage={"shape": f"{NUM_ELEMENTS}"},
-            )
+        bench.check_repeats(
+            partial(bench.backend.elementwise, op, x, y, site=site),
+            expected,
+            times=NUM_REPEATS,
+            site=site,
+            value_class="wrapping",
+            inputs={"x": x, "y": y},
+            coverage={"shape": f"{NUM_ELEMENTS}"},
+        )
 
 
 def _integers(dtype: str) -> ScreeningTest:

@@ -9,7 +9,6 @@ import numpy as np
 
 from truestep.backends.protocol import Array, Host
 from truestep.numerics.exact import (
-    NATURAL_OUTPUT,
     PRECISIONS,
     Product,
     ValueClass,
@@ -48,19 +47,17 @@ def repeat_product(bench: Bench, product: Product, *, precision: str, is_transpo
     backend = bench.backend
     a = _put(bench, product.a, is_transposed=is_transposed)
     b = bench.put(product.b)
-    expected = bench.put(product.expected)
     site = f"matmul/{precision}"
-    coverage = {"shape": product.coverage}
-    for _ in range(NUM_REPEATS):
-        actual = backend.matmul(a, b, precision=precision, out=NATURAL_OUTPUT[precision], site=site)
-        bench.check(
-            actual,
-            expected,
-            site=site,
-            value_class=product.value_class,
-            inputs={"a": a, "b": b},
-            coverage=coverage,
-        )
+    out = PRECISIONS[precision].natural_output
+    bench.check_repeats(
+        lambda: backend.matmul(a, b, precision=precision, out=out, site=site),
+        bench.put(product.expected),
+        times=NUM_REPEATS,
+        site=site,
+        value_class=product.value_class,
+        inputs={"a": a, "b": b},
+        coverage={"shape": product.coverage},
+    )
 
 
 def _put(bench: Bench, host: Host, *, is_transposed: bool) -> Array:
@@ -82,7 +79,7 @@ def _exact_round(bench: Bench, seed: int, *, precision: str) -> None:
     product = integer_product(
         shape,
         precision=PRECISIONS[precision],
-        out=NATURAL_OUTPUT[precision],
+        out=PRECISIONS[precision].natural_output,
         value_class=(ValueClass.ACCUMULATOR_EXACT, ValueClass.OUTPUT_EXACT)[derive(seed, 11) % 2],
         seed=seed,
         distribution=list(Distribution)[derive(seed, 12) % len(Distribution)],
@@ -93,7 +90,7 @@ def _exact_round(bench: Bench, seed: int, *, precision: str) -> None:
 def _permutation_round(bench: Bench, seed: int, *, precision: str) -> None:
     kind, shape = _shape(seed, bench.level)
     product = permutation_product(
-        shape, precision=PRECISIONS[precision], out=NATURAL_OUTPUT[precision], seed=seed
+        shape, precision=PRECISIONS[precision], out=PRECISIONS[precision].natural_output, seed=seed
     )
     repeat_product(bench, product, precision=precision, is_transposed=kind == "transposed")
 

@@ -37,15 +37,15 @@ def _round(bench: Bench, seed: int, *, dtype: str) -> None:
     for op in ("sum", "max", "min"):
         expected = bench.put(getattr(np, op)(values, axis=1).astype(np_dtype(dtype)))
         site = f"{op}/{dtype}"
-        for _ in range(NUM_REPEATS):
-            bench.check(
-                bench.backend.reduce(op, x, axis=1, site=site),
-                expected,
-                site=site,
-                value_class="accumulator_exact",
-                inputs={"x": x},
-                coverage={"shape": f"{NUM_ROWS}x{length} |x|<={amplitude}"},
-            )
+        bench.check_repeats(
+            partial(bench.backend.reduce, op, x, axis=1, site=site),
+            expected,
+            times=NUM_REPEATS,
+            site=site,
+            value_class="accumulator_exact",
+            inputs={"x": x},
+            coverage={"shape": f"{NUM_ROWS}x{length} |x|<={amplitude}"},
+        )
 
 
 def _reduction(dtype: str) -> ScreeningTest:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from functools import partial
 
-from truestep.numerics.exact import NATURAL_OUTPUT, PRECISIONS, ValueClass, integer_product
+from truestep.numerics.exact import PRECISIONS, ValueClass, integer_product
 from truestep.reference import ReferenceKind
 from truestep.screening.bench import Bench
 from truestep.screening.spec import Level, Need, ScreeningTest
@@ -29,7 +29,7 @@ def _round(bench: Bench, seed: int, *, precision: str, is_burst: bool) -> None:
     product = integer_product(
         (side, side, side),
         precision=PRECISIONS[precision],
-        out=NATURAL_OUTPUT[precision],
+        out=PRECISIONS[precision].natural_output,
         value_class=ValueClass.ACCUMULATOR_EXACT,
         seed=seed,
     )
