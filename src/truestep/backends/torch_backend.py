@@ -73,6 +73,8 @@ _REARRANGE: dict[str, Callable[..., Array]] = {
     "transpose": lambda x: x.T.contiguous(),
 }
 
+_LEAST_CAPABILITY = {"tf32": (8, 0), "fp8": (8, 9)}
+
 _BITS_AS = {8: torch.uint8, 16: torch.int16, 32: torch.int32, 64: torch.int64}
 
 
@@ -111,15 +113,10 @@ class TorchBackend:
             return precision in _FUNCTIONS
         if op.startswith("attention_"):
             return op.removeprefix("attention_") in _kernels(device, precision)
-        if op == "transfer_pinned" and device.kind == "cpu":
-            return False
         if op != "matmul":
-            return precision in FORMATS and hasattr(torch, precision)
-        if precision == "tf32":
-            return device.kind == "cuda" and _capability(device) >= (8, 0)
-        if precision == "fp8":
-            return device.kind == "cpu" or _capability(device) >= (8, 9)
-        return precision in PRECISIONS
+            is_known = precision in FORMATS and hasattr(torch, precision)
+            return is_known and (op != "transfer_pinned" or device.kind != "cpu")
+        return _can_multiply(precision, _address(device))
 
     def put(self, host: Host, device: Device) -> Array:
         """A copy of the bits."""
@@ -150,6 +147,11 @@ class TorchBackend:
 
     def matmul(self, a: Array, b: Array, *, precision: str, out: str, site: str) -> Array:
         """The library's own kernel for that precision."""
+        if not _can_multiply(precision, a.device):
+            raise UnsupportedError(
+                f"precision must be one that {a.device} computes, got {precision!r}. "
+                "Ask `supports` first."
+            )
         natural = PRECISIONS[precision].natural_output
         if out != natural:
             raise UnsupportedError(
@@ -290,11 +292,14 @@ def _address(device: Device) -> torch.device:
     return torch.device("cuda", int(device.id.rpartition(":")[2]))
 
 
-def _capability(device: Device) -> tuple[int, int]:
-    if device.kind == "cpu":
-        return (0, 0)
-    major, minor = torch.cuda.get_device_capability(_address(device))
-    return (major, minor)
+def _can_multiply(precision: str, where: torch.device) -> bool:
+    if precision not in PRECISIONS:
+        return False
+    if where.type == "cpu":
+        return precision != "tf32"
+    if precision == "tf32" and torch.version.hip:
+        return False
+    return torch.cuda.get_device_capability(where) >= _LEAST_CAPABILITY.get(precision, (0, 0))
 
 
 def _kernels(device: Device, dtype: str) -> tuple[str, ...]:
