@@ -123,7 +123,7 @@ class JaxBackend:
     def supports(self, op: str, precision: str, device: Device) -> bool:
         """Whether the operation works on that device."""
         if op == "matmul":
-            return precision in _ALGORITHMS and (precision != "tf32" or device.kind != "cpu")
+            return _can_multiply(precision, _address(device))
         if op == "function":
             return precision in _FUNCTIONS
         if op.startswith("attention_"):
@@ -159,7 +159,7 @@ class JaxBackend:
     def matmul(self, a: Array, b: Array, *, precision: str, out: str, site: str) -> Array:
         """`jnp.matmul` with the algorithm and the type of the result spelt out."""
         natural = PRECISIONS[precision].natural_output
-        if precision not in _ALGORITHMS or (
+        if not _can_multiply(precision, next(iter(a.devices()))) or (
             out != natural and (precision, out) not in _EXTRA_OUTPUTS
         ):
             raise UnsupportedError(
@@ -257,6 +257,10 @@ class JaxBackend:
     def deterministic(self) -> Iterator[None]:
         """XLA's choices are in its flags; callers verify anyway."""
         yield
+
+
+def _can_multiply(precision: str, where: Any) -> bool:
+    return precision in _ALGORITHMS and (precision != "tf32" or where.platform != "cpu")
 
 
 def _address(device: Device) -> Any:
