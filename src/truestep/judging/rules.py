@@ -150,7 +150,8 @@ def _judge_miscompare(evidence: Evidence, bad: Observation) -> Verdict:
         suspect=suspect,
         is_confirmed=k > 0,
         repeats=(k, n),
-        detail=_describe(bad, evidence.repeats, k, n, risen),
+        detail=_describe(bad, evidence.repeats, k, n, risen)
+        + (f"; then the test ended early: {evidence.interruption}" * bool(evidence.interruption)),
         untested=_untested(seen),
         power=power_of(evidence.first),
     )

@@ -7,17 +7,18 @@ run and judged again.
 
 from __future__ import annotations
 
+import shlex
 import time
 import uuid
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from multiprocessing.context import BaseContext
 
 from truestep.backends.device_lock import DeviceLock
 from truestep.backends.inventory import this_node
-from truestep.backends.sampler import Sampler
+from truestep.backends.sampler import READER, Sampler
 from truestep.context import Context, Sample
 from truestep.device import Device
 from truestep.errors import ConfigError
@@ -40,8 +41,16 @@ LIMIT_FLOOR_S = 60.0
 LIMIT_FACTOR = 4.0
 """A task may take this much longer than its time, and the floor on top, before it is ended."""
 
+NO_DEVICE = Device(id="", kind="cpu", model="")
+
 HEALTH = "health"
 """Subject of the record of what the driver already knows."""
+
+ADMISSION = "admission"
+"""Subject of the record of a device that was not screened at all."""
+
+STRAY = "stray result"
+"""Subject of the record of a result that belongs to no task."""
 
 
 def screen(
@@ -50,6 +59,7 @@ def screen(
     context: BaseContext,
     progress: Progress,
     keep: Callable[[Record], None],
+    reader: str = READER,
 ) -> Report:
     """Screen the granted devices.
 
@@ -58,6 +68,7 @@ def screen(
         context: How processes are started: a fork server that has loaded the backend's library.
         progress: Who is told, and may stop it.
         keep: Called with each record as soon as it is made.
+        reader: `module:function` that gives the readings of a device.
 
     Raises:
         ConfigError: The request names a device or test that there is not.
@@ -67,7 +78,7 @@ def screen(
         Every planned test of every device has a record, whatever happens to its worker; clocks and
         modes are not touched; nothing outside the granted devices and memory is used.
     """
-    return Runner(request, context, progress, keep).run()
+    return Runner(request, context, progress, keep, reader=reader).run()
 
 
 class Runner:
@@ -79,11 +90,14 @@ class Runner:
         context: BaseContext,
         progress: Progress,
         keep: Callable[[Record], None],
+        *,
+        reader: str = READER,
     ) -> None:
         self.request = request
         self.context = context
         self.progress = progress
         self.keep = keep
+        self.reader = reader
         self.run_id = uuid.uuid4().hex[:12]
         self.node = this_node()
         self.records: list[Record] = []
@@ -91,6 +105,7 @@ class Runner:
         self._sampler: Sampler | None = None
         self._targets: dict[str, Target] = {}
         self._num_tasks = 0
+        self._unpinned: set[str] = set()
         self._is_interrupted = False
 
     def run(self) -> Report:
@@ -98,7 +113,7 @@ class Runner:
         start_s = time.monotonic()
         tests = registry.choose(self.request.tests, level=self.request.level)
         needs = {(n.op, n.precision) for t in tests for n in t.needs}
-        nowhere = self._setup(Target(device=Device(id="", kind="cpu", model="")))
+        nowhere = self._setup(Target(device=NO_DEVICE))
         found = _chosen(self.request, probe(self.context, nowhere, needs))
         with ExitStack() as stack:
             free = [f for f in found if self._admit(f, stack)]
@@ -110,7 +125,10 @@ class Runner:
             request=self.request,
             found=tuple(found),
             records=tuple(self.records),
-            not_covered=_not_covered(tests, found) if not self.request.tests else (),
+            not_covered=(
+                *(_not_covered(tests, found) if not self.request.tests else ()),
+                *(f"{d}: partial coverage (not pinned)" for d in sorted(self._unpinned)),
+            ),
             is_interrupted=self._is_interrupted,
             elapsed_s=time.monotonic() - start_s,
         )
@@ -119,11 +137,11 @@ class Runner:
         """Lock a device that nobody else uses; a record says why it was left out."""
         if found.busy_with and not self.request.allow_busy:
             pids = ", ".join(map(str, found.busy_with[:8]))
-            self._skip(found, "screening", Reason.IN_USE, f"used by processes {pids}")
+            self._skip(found, ADMISSION, Reason.IN_USE, f"used by processes {pids}")
             return False
         lock = DeviceLock(found.device.identity_in(self.node))
         if not lock.acquire():
-            self._skip(found, "screening", Reason.LOCKED, "another screening holds its lock")
+            self._skip(found, ADMISSION, Reason.LOCKED, "another screening holds its lock")
             return False
         stack.callback(lock.release)
         return True
@@ -133,7 +151,7 @@ class Runner:
     ) -> None:
         budget_s = self.request.budget_s or Level(self.request.level).budget_s
         planned = plan(tests, found, budget_s=budget_s, is_named=bool(self.request.tests))
-        self._sampler = Sampler([f.device for f in found], context=self.context)
+        self._sampler = Sampler([f.device for f in found], context=self.context, reader=self.reader)
         stack.callback(self._sampler.close)
         self._pool = Pool(self.context, self._setups(found))
         stack.callback(self._pool.close)
@@ -148,6 +166,7 @@ class Runner:
                 continue
             self.progress.started(step.test.id)
             self._run_test(step, devices)
+        self._record_strays()
 
     def _run_test(self, step: Planned, devices: list[Found]) -> None:
         """One test on all devices together, judged and recorded for each."""
@@ -164,6 +183,7 @@ class Runner:
         start_s = time.time()
         seed = derive(self.request.seed, zlib.crc32(step.test.id.encode()))
         results = self._give(keys, step.test, seconds=step.seconds, seed=seed)
+        self._unpinned |= unpinned(results, self._targets)
         for one in able:
             context = Context(
                 before=before[one.device.id],
@@ -240,6 +260,18 @@ class Runner:
         evidence = Evidence(device=found.device, first=(), context=Context(before=sample))
         self._record(found, HEALTH, verdict, evidence=evidence)
 
+    def _record_strays(self) -> None:
+        """A record of each result that belongs to no task: it is kept, and blamed on nobody."""
+        for stray in self.pool.bookings.unattributed:
+            verdict = Verdict(
+                outcome=Outcome.UNKNOWN,
+                status=Status.ERROR,
+                reason=Reason.UNATTRIBUTED,
+                detail=f"a result names the task {stray.task_id!r}, which was not given out",
+            )
+            evidence = Evidence(device=NO_DEVICE, first=stray.observations)
+            self._record(None, STRAY, verdict, evidence=evidence, artifacts=stray.evidence)
+
     def _skip(self, found: Found, subject: str, reason: Reason, detail: str) -> None:
         verdict = Verdict(
             outcome=Outcome.UNKNOWN, status=Status.SKIPPED, reason=reason, detail=detail
@@ -248,7 +280,7 @@ class Runner:
 
     def _record(
         self,
-        found: Found,
+        found: Found | None,
         subject: str,
         verdict: Verdict,
         *,
@@ -263,14 +295,15 @@ class Runner:
             time_s=time.time(),
             subject=subject,
             node=self.node,
-            device=found.device,
-            environment=found.environment,
+            device=None if found is None else found.device,
+            environment=None if found is None else found.environment,
             context=None if evidence is None else evidence.context,
             observations=_compact(seen),
             verdict=replace(verdict, evidence=tuple(a.name for a in artifacts)),
-            replay=self._replay(subject, found.device, artifacts),
+            replay="" if found is None else self._replay(subject, found.device, artifacts),
             artifacts=artifacts,
-            is_simulated=self.request.is_simulated or found.device.is_simulated,
+            is_simulated=self.request.is_simulated
+            or (found is not None and found.device.is_simulated),
         )
         self.records.append(record)
         self.keep(record)
@@ -279,10 +312,13 @@ class Runner:
     def _replay(self, subject: str, device: Device, artifacts: tuple[Artifact, ...]) -> str:
         sheets = [a.name for a in artifacts if a.name.endswith(".json")]
         if sheets:
-            return f"truestep replay {self.request.evidence_dir}/{sheets[0]}"
+            return f"truestep replay {shlex.quote(f'{self.request.evidence_dir}/{sheets[0]}')}"
+        chosen = "" if subject in (HEALTH, ADMISSION) else f" --test {subject}"
+        num = self.request.num_simulated
         return (
-            f"truestep screen --test {subject} --seed {self.request.seed} "
-            f"--level {self.request.level} --backend {self.request.backend} --device {device.id}"
+            f"truestep screen{chosen} --seed {self.request.seed} --level {self.request.level} "
+            f"--backend {self.request.backend} --device {shlex.quote(device.id)}"
+            + (f" --simulate-devices {num}" if num else "")
         )
 
     @property
@@ -391,6 +427,15 @@ def _not_covered(tests: Sequence[ScreeningTest], found: Sequence[Found]) -> tupl
     ]
     gaps += [f"{f.device.id}: partial coverage" for f in found if f.device.is_partial]
     return tuple(gaps)
+
+
+def unpinned(results: Mapping[str, Result], targets: Mapping[str, Target]) -> set[str]:
+    """Devices of which a worker ran where the system liked: which core it tested is not known."""
+    return {
+        targets[key].device.id
+        for key, result in results.items()
+        if targets[key].cpu is not None and result.num_rounds and not result.is_pinned
+    }
 
 
 def _with_process(kind: str, observations: Iterable[Observation]) -> tuple[Observation, ...]:
