@@ -21,7 +21,6 @@ from truestep.backends.inventory import this_node
 from truestep.backends.sampler import READER, Sampler
 from truestep.context import Context, Sample
 from truestep.device import Device
-from truestep.errors import ConfigError
 from truestep.judging.health import health
 from truestep.judging.rules import Evidence, Experiment, ExperimentKind, judge
 from truestep.numerics.mixing import derive
@@ -29,7 +28,14 @@ from truestep.observation import Observation
 from truestep.reason import Reason
 from truestep.record import Artifact, Record, RecordKind
 from truestep.screening import registry
-from truestep.screening.plan import Planned, lacks, memory_per_target, plan, targets_of
+from truestep.screening.plan import (
+    Planned,
+    chosen_of,
+    lacks,
+    memory_per_target,
+    plan,
+    targets_of,
+)
 from truestep.screening.pool import Pool
 from truestep.screening.probe import probe
 from truestep.screening.request import Progress, Report, Request
@@ -114,7 +120,7 @@ class Runner:
         tests = registry.choose(self.request.tests, level=self.request.level)
         needs = {(n.op, n.precision) for t in tests for n in t.needs}
         nowhere = self._setup(Target(device=NO_DEVICE))
-        found = _chosen(self.request, probe(self.context, nowhere, needs))
+        found = chosen_of(probe(self.context, nowhere, needs), self.request.devices)
         with ExitStack() as stack:
             free = [f for f in found if self._admit(f, stack)]
             if free:
@@ -403,18 +409,6 @@ class Runner:
         if self._sampler is None:
             return ()
         return self._sampler.window(device.id, start_s, time.time())
-
-
-def _chosen(request: Request, found: Sequence[Found]) -> list[Found]:
-    """The devices that were asked for."""
-    known = {f.device.id for f in found}
-    unknown = [d for d in request.devices if d not in known]
-    if unknown:
-        raise ConfigError(
-            f"--device must name devices that `truestep devices` lists, got {', '.join(unknown)}. "
-            f"Here are {', '.join(sorted(known)) or 'none'}."
-        )
-    return [f for f in found if not request.devices or f.device.id in request.devices]
 
 
 def _not_covered(tests: Sequence[ScreeningTest], found: Sequence[Found]) -> tuple[str, ...]:
