@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from end_to_end.cli import descendants_of, start, strict_json, wait_until_gone
+from truestep.record import Record
 from truestep.store.journal import Journal
 
 LONG = ("--backend", "numpy", "--minutes", "5", "--simulate-devices", "2", "--seed", "1")
@@ -22,6 +23,10 @@ def begin(folder: Path, test: str, *more: str):
     )
 
 
+def records_in(path: Path) -> list[Record]:
+    return list(Journal(path).read()) if path.exists() else []
+
+
 def wait_for_workers(process) -> None:
     """Until both workers have been at work for a moment."""
     end_s = time.monotonic() + 30
@@ -31,8 +36,11 @@ def wait_for_workers(process) -> None:
     time.sleep(1.0)
 
 
-@pytest.mark.parametrize("is_group", [True, False], ids=["group", "parent alone"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize(
+    ("number", "is_group"),
+    [(signal.SIGINT, True), (signal.SIGTERM, False)],
+    ids=["SIGINT to the group", "SIGTERM to the parent"],
+)
 def test_a_signal_ends_the_run_with_what_it_has_and_a_defect_stays_one(tmp_path, number, is_group):
     faults = ("--simulate", "flip:add,rate=0.1,device=sim:1")
     with begin(tmp_path, "exercise_slow", *faults) as process:
@@ -54,7 +62,7 @@ def test_a_signal_ends_the_run_with_what_it_has_and_a_defect_stays_one(tmp_path,
 def test_a_run_that_is_stopped_without_a_defect_judged_nothing(tmp_path):
     with begin(tmp_path, "exercise_slow") as process:
         wait_for_workers(process)
-        os.kill(process.pid, signal.SIGINT)
+        os.killpg(process.pid, signal.SIGTERM)
         output, errors = process.communicate(timeout=60)
     assert process.returncode == 2, errors
     reasons = [r["verdict"]["reason"] for r in strict_json(output)["records"]]
@@ -80,12 +88,10 @@ def test_a_killed_run_leaves_its_complete_records_and_no_process(tmp_path):
     tests = ("--test", "exercise_sound", "--test", "exercise_hang")
     with start("screen", *options, *tests, "--out", tmp_path, start_new_session=True) as process:
         end_s = time.monotonic() + 40
-        while time.monotonic() < end_s and (
-            not path.exists() or path.read_bytes().count(b"\n") < 2
-        ):
-            time.sleep(0.05)
+        while len(records_in(path)) < 2 and time.monotonic() < end_s:
+            time.sleep(0.1)
         process.kill()
         process.communicate(timeout=30)
     assert wait_until_gone(process.pid) == set()
-    kept = list(Journal(path).read())
+    kept = records_in(path)
     assert [(r.subject, r.verdict.outcome) for r in kept] == [("exercise_sound", "pass")] * 2
