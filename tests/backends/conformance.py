@@ -28,6 +28,8 @@ from truestep.numerics.inputs import random_words
 
 Claim = Callable[[Backend, Device], None]
 SHAPES = ((), (0,), (7,), (3, 0, 2), (4, 5), (2, 3, 4))
+FEW_SHAPES = ((), (3, 0, 2), (3, 5))
+"""Where a compiler takes its time over each dtype and shape."""
 
 
 def random_bits(name: str, shape: tuple[int, ...], *, seed: int = 1) -> Any:
@@ -100,7 +102,7 @@ def what_is_put_is_a_copy(backend: Backend, device: Device) -> None:
 
 def words_hold_the_bytes_in_row_major_order(backend: Backend, device: Device) -> None:
     for name in formats_of(backend, device):
-        for shape in SHAPES:
+        for shape in FEW_SHAPES:
             host = random_bits(name, shape)
             words = backend.get(backend.words(backend.put(host, device)))
             assert_bits(words, digest.host_words(host))
@@ -239,7 +241,7 @@ def reductions_keep_the_dtype(backend: Backend, device: Device) -> None:
 
 def copies_are_bit_for_bit_and_apart(backend: Backend, device: Device) -> None:
     for name in formats_of(backend, device):
-        for shape in SHAPES:
+        for shape in FEW_SHAPES:
             host = random_bits(name, shape)
             source = backend.put(host, device)
             fresh = backend.copy(source, device, site="copy")
@@ -294,7 +296,8 @@ def empty_arrays_are_equal(backend: Backend, device: Device) -> None:
 
 
 def digests_are_those_of_the_definition(backend: Backend, device: Device) -> None:
-    hosts = [random_bits(n, s) for n in formats_of(backend, device) for s in (*SHAPES, (40, 50))]
+    hosts = [random_bits(n, s) for n in formats_of(backend, device) for s in FEW_SHAPES]
+    hosts.append(random_bits("float32", (40, 50)))
     found = backend.digest_many([backend.put(host, device) for host in hosts])
     assert found == tuple(map(digest.digest, hosts))
     assert backend.digest_many([]) == ()
@@ -312,11 +315,10 @@ def determinism_is_restored(backend: Backend, device: Device) -> None:
 
 def switches_change_the_key_of_the_environment(backend: Backend, device: Device) -> None:
     keys = {backend.environment(device).key}
-    for switch, value in (("OMP_NUM_THREADS", "7"), ("MKL_CBWR", "AVX2")):
+    for switch in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv(switch, value)
+            patch.setenv(switch, "7")
             keys.add(backend.environment(device).key)
-            patch.delenv(switch)
     assert len(keys) == 3
     assert backend.environment(device).key in keys
 

@@ -46,6 +46,8 @@ WRAPPERS = {"plain": _plain, "faulty": _faulty, "simulated": _simulated}
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 @pytest.mark.parametrize("name", MODULES)
 def test_the_protocol_is_kept(name: str, wrapper: str, claim: conformance.Claim) -> None:
+    if name == "jax" and wrapper != "plain":
+        pytest.skip("XLA compiles each shape anew: what wraps it is tried on the other libraries")
     backend = WRAPPERS[wrapper](name)
     claim(backend, backend.devices()[0])
 

@@ -141,7 +141,7 @@ class JaxBackend:
     def supports(self, op: str, precision: str, device: Device) -> bool:
         """Whether the operation works on that device."""
         if op == "matmul":
-            return precision in _ALGORITHMS and (precision != "tf32" or device.kind != "cpu")
+            return _can_multiply(precision)
         if op == "function":
             return precision in _FUNCTIONS
         if op.startswith("attention_"):
@@ -172,9 +172,7 @@ class JaxBackend:
         """`jnp.matmul` with the algorithm and the type of the result spelt out."""
         is_natural = precision in PRECISIONS and out == PRECISIONS[precision].natural_output
         is_given = is_natural or (precision, out) in _EXTRA_OUTPUTS
-        is_known = precision in _ALGORITHMS
-        is_known &= precision != "tf32" or jax.default_backend() != "cpu"
-        if not is_known or not is_given:
+        if not _can_multiply(precision) or not is_given:
             raise UnsupportedError(
                 f"jax must give one of {sorted(_ALGORITHMS)} in its own dtype, got "
                 f"{precision!r} in {out!r}. Choose another precision, or cast the result."
@@ -268,6 +266,11 @@ class JaxBackend:
     def deterministic(self) -> Iterator[None]:
         """XLA's choices are in its flags; callers verify anyway."""
         yield
+
+
+def _can_multiply(precision: str) -> bool:
+    # Asked of the process and not of the array: under tracing an array lies nowhere.
+    return precision in _ALGORITHMS and (precision != "tf32" or jax.default_backend() != "cpu")
 
 
 def _address(device: Device) -> Any:
