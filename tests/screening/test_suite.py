@@ -35,13 +35,12 @@ IDS = (
     *(f"reduction_{d}" for d in ("float64", "float32", "bfloat16", "float16", "int32")),
     *(f"indexing_{d}" for d in ("float32", "bfloat16", "float16", "int32")),
     *(f"function_{f}" for f in ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "reciprocal")),
-    *(f"function_{f}" for f in ("sin", "cos", "tanh", "erf", "gelu", "silu", "softmax")),
-    "function_layer_norm",
-    "function_rms_norm",
+    *(f"function_{f}" for f in ("sin", "cos", "tanh", "erf", "gelu", "silu")),
+    *(f"function_{f}" for f in ("softmax", "layer_norm", "rms_norm")),
     *(
-        f"attention_{kernel}_{dtype}"
+        f"attention_{kernel}_{d}"
         for kernel in ("math", "flash", "efficient", "cudnn")
-        for dtype in ("float32", "bfloat16", "float16")
+        for d in ("float32", "bfloat16", "float16")
     ),
     "copy_host_pageable",
     "copy_host_pinned",

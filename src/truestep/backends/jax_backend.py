@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from truestep.backends import grants, inventory
-from truestep.backends.numpy_backend import THREAD_SWITCHES
+from truestep.backends.numpy_backend import BIT_SWITCHES, THREAD_SWITCHES
 from truestep.backends.protocol import Array, Host
 from truestep.device import Device
 from truestep.environment import Environment
@@ -69,6 +69,24 @@ _REARRANGE: dict[str, Callable[..., Array]] = {
 }
 
 
+@jax.jit
+def _words(array: Array) -> Array:
+    if array.dtype == jnp.bool_:
+        array = array.astype(jnp.uint8)
+    size = array.dtype.itemsize
+    flat = array.reshape(-1)
+    short = -flat.size * size % digest.WORD_BYTES // size
+    rows = jnp.pad(flat, (0, short)).reshape(-1, digest.WORD_BYTES // size)
+    return jax.lax.bitcast_convert_type(rows[:, 0] if size == 8 else rows, jnp.int64)
+
+
+@jax.jit
+def _lane_sums(array: Array) -> Array:
+    words = _words(array)
+    lanes = digest.mix(words, jnp.arange(words.size, dtype=jnp.int64))
+    return jnp.stack([lane.sum() for lane in lanes])
+
+
 @functools.partial(jax.jit, static_argnames="scale")
 def _attend(q: Array, k: Array, v: Array, *, scale: float) -> Array:
     heads_first = (jnp.swapaxes(x, 1, 2) for x in (q, k, v))
@@ -116,14 +134,14 @@ class JaxBackend:
             "jaxlib": jaxlib.version.__version__,
             "platform": _address(device).client.platform_version,
         }
-        switches = (*THREAD_SWITCHES, "XLA_FLAGS", "LIBTPU_INIT_ARGS")
+        switches = (*THREAD_SWITCHES, *BIT_SWITCHES, "XLA_FLAGS", "LIBTPU_INIT_ARGS")
         entries |= {name: os.environ[name] for name in switches if name in os.environ}
         return Environment(entries=entries)
 
     def supports(self, op: str, precision: str, device: Device) -> bool:
         """Whether the operation works on that device."""
         if op == "matmul":
-            return _can_multiply(precision, _address(device))
+            return _can_multiply(precision)
         if op == "function":
             return precision in _FUNCTIONS
         if op.startswith("attention_"):
@@ -142,13 +160,7 @@ class JaxBackend:
     @_wide
     def words(self, array: Array) -> Array:
         """Row-major bytes as int64 words."""
-        if array.dtype == jnp.bool_:
-            array = array.astype(jnp.uint8)
-        size = array.dtype.itemsize
-        flat = array.reshape(-1)
-        short = -flat.size * size % digest.WORD_BYTES // size
-        rows = jnp.pad(flat, (0, short)).reshape(-1, digest.WORD_BYTES // size)
-        return jax.lax.bitcast_convert_type(rows[:, 0] if size == 8 else rows, jnp.int64)
+        return _words(array)
 
     @_wide
     def cast(self, array: Array, dtype: str, *, site: str) -> Array:
@@ -158,12 +170,12 @@ class JaxBackend:
     @_wide
     def matmul(self, a: Array, b: Array, *, precision: str, out: str, site: str) -> Array:
         """`jnp.matmul` with the algorithm and the type of the result spelt out."""
-        natural = PRECISIONS[precision].natural_output
-        if not _can_multiply(precision, next(iter(a.devices()))) or (
-            out != natural and (precision, out) not in _EXTRA_OUTPUTS
-        ):
+        is_natural = precision in PRECISIONS and out == PRECISIONS[precision].natural_output
+        is_given = is_natural or (precision, out) in _EXTRA_OUTPUTS
+        if not _can_multiply(precision) or not is_given:
             raise UnsupportedError(
-                f"jax must give {precision} in {natural}, got {out!r}. Cast the result instead."
+                f"jax must give one of {sorted(_ALGORITHMS)} in its own dtype, got "
+                f"{precision!r} in {out!r}. Choose another precision, or cast the result."
             )
         # The accumulator is shown in 32 bits and rounded once, whatever kernel XLA chooses.
         wide = {"bfloat16": "float32", "float16": "float32"}.get(out, out)
@@ -229,13 +241,10 @@ class JaxBackend:
     @_wide
     def digest_many(self, arrays: Sequence[Array]) -> tuple[str, ...]:
         """Digests by the definition, computed where the arrays are."""
+        sums = [np.asarray(_lane_sums(array)).view(np.uint64).tolist() for array in arrays]
         return tuple(
-            digest.finish(
-                digest.lane_sums(jnp, self.words(array)),
-                dtype=name_of(array.dtype),
-                shape=array.shape,
-            )
-            for array in arrays
+            digest.finish((first, second), dtype=name_of(array.dtype), shape=array.shape)
+            for (first, second), array in zip(sums, arrays, strict=True)
         )
 
     def compile(self, step: Callable[..., Any]) -> Callable[..., Any]:
@@ -259,8 +268,9 @@ class JaxBackend:
         yield
 
 
-def _can_multiply(precision: str, where: Any) -> bool:
-    return precision in _ALGORITHMS and (precision != "tf32" or where.platform != "cpu")
+def _can_multiply(precision: str) -> bool:
+    # Asked of the process and not of the array: under tracing an array lies nowhere.
+    return precision in _ALGORITHMS and (precision != "tf32" or jax.default_backend() != "cpu")
 
 
 def _address(device: Device) -> Any:

@@ -12,6 +12,7 @@ from truestep.screening.suite import (
     attention,
     casts,
     copies,
+    exercises,
     functions,
     indexing,
     integers,
@@ -45,7 +46,7 @@ def by_id(test_id: str) -> ScreeningTest:
     Raises:
         ConfigError: There is none.
     """
-    for test in all_tests():
+    for test in (*all_tests(), *exercises.TESTS):
         if test.id == test_id:
             return test
     raise ConfigError(
@@ -64,8 +65,9 @@ def choose(names: Iterable[str], *, level: int) -> tuple[ScreeningTest, ...]:
     Raises:
         ConfigError: A name is neither an id nor a group.
     """
-    tests = all_tests()
     wanted = list(names)
+    # An exercise is reached by its id alone: it belongs to no level and is not listed.
+    tests = (*all_tests(), *(t for t in exercises.TESTS if t.id in wanted))
     known = {t.id for t in tests} | groups(tests)
     for name in wanted:
         if name not in known:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from multiprocessing.context import BaseContext
@@ -12,7 +12,7 @@ from truestep.device import Device
 from truestep.judging.power import interval
 from truestep.screening import registry
 from truestep.screening.failures import INPUTS_DIGEST, Repeatable
-from truestep.screening.plan import targets_of
+from truestep.screening.plan import chosen_of, targets_of
 from truestep.screening.pool import Pool
 from truestep.screening.probe import probe
 from truestep.screening.tasks import Result, Setup, Target, Task
@@ -70,10 +70,14 @@ def replay(
         times: Rounds on each target.
         devices: Where; empty for every device that is here.
         context: How processes are started.
+
+    Raises:
+        ConfigError: A device is named that there is not.
+        BackendError: The devices could not be listed.
     """
     nowhere = Target(device=Device(id="", kind="cpu", model=""))
     found = probe(context, _setup(failure, nowhere), ())
-    chosen = [f.device for f in found if not devices or f.device.id in devices]
+    chosen = [f.device for f in chosen_of(found, devices)]
     targets = {t.key: t for d in chosen for t in targets_of(d)}
     test = registry.by_id(failure.test_id)
     tasks = {
@@ -85,7 +89,7 @@ def replay(
         )
         for key in targets
     }
-    pool = Pool(context, [_setup(failure, t) for t in targets.values()])
+    pool = Pool(context, [_setup(failure, t, chosen) for t in targets.values()])
     try:
         results = pool.run(tasks, limit_s=LIMIT_S)
     finally:
@@ -119,10 +123,11 @@ def _is_original(target: Target, failure: Repeatable) -> bool:
     return device.id == failure.device
 
 
-def _setup(failure: Repeatable, target: Target) -> Setup:
+def _setup(failure: Repeatable, target: Target, devices: Sequence[Device] = ()) -> Setup:
     return Setup(
         backend=failure.backend,
         target=target,
+        peers=tuple(d for d in devices if d.id != target.device.id),
         level=failure.level,
         num_simulated=failure.num_simulated,
         faults=failure.faults,
