@@ -11,6 +11,7 @@ from truestep.screening.suite import (
     arithmetic,
     casts,
     copies,
+    exact_training,
     integers,
     matmul,
     memory,
@@ -30,6 +31,7 @@ def all_tests() -> tuple[ScreeningTest, ...]:
         *copies.TESTS,
         *memory.TESTS,
         *stress.TESTS,
+        *exact_training.TESTS,
     )
 
 
