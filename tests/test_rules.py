@@ -1,13 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The twelve rules of `docs/architecture.md`, as far as the nouns and the store show them."""
+"""The twelve rules of `docs/architecture.md`: nouns, store, judging and the screening stage."""
 
 from __future__ import annotations
 
 import dataclasses
 import fcntl
 import math
+import multiprocessing
+import os
+import shlex
+import threading
 import time
 import typing
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,10 +22,17 @@ from hypothesis import strategies as st
 
 import strategies
 import truestep as ts
+from judging.trials import alone, sent, trial
+from rehearsal import runner, screened, server
 from truestep.action import REMOVING, bound_of_nodes_out
 from truestep.errors import RecordError, TruestepError
+from truestep.judging.attribution import attribute
+from truestep.judging.rules import Evidence, judge
 from truestep.observation import Change, Spread
 from truestep.reason import Owner
+from truestep.screening.failures import load_failure
+from truestep.screening.replay import Conclusion, replay
+from truestep.screening.tasks import Found
 from truestep.store.evidence import load, save
 from truestep.store.journal import Journal
 from truestep.store.schema import dumps, from_plain, loads, record_from
@@ -93,6 +107,19 @@ def test_rule_2_nothing_at_all_is_unknown():
     assert merge_outcomes([]) is ts.Outcome.UNKNOWN
 
 
+def test_rule_1_the_judge_passes_no_idle_test_and_no_blind_checker():
+    idle = screened(tests=("exercise_silent",), num_simulated=1)
+    blind = screened(tests=("exercise_sound",), num_simulated=1, is_blind=True)
+    worked = screened(tests=("exercise_sound",), num_simulated=1)
+    assert [r.outcome.value for r in (idle, blind, worked)] == ["unknown", "unknown", "pass"]
+
+
+def test_rule_2_a_report_with_anything_unknown_is_no_pass():
+    report = screened(tests=("exercise_sound", "exercise_exit"), num_simulated=1)
+    assert {r.verdict.outcome.value for r in report.records} == {"pass", "unknown"}
+    assert report.outcome is ts.Outcome.UNKNOWN
+
+
 def test_rule_3_a_producer_names_no_culprit():
     for noun in (ts.Observation, ts.Miscompare, ts.Party, ts.Reference, ts.Context):
         assert reachable(noun) & ATTRIBUTING == set(), noun
@@ -106,6 +133,49 @@ def test_rule_4_if_everybody_fails_alike_no_node_is_blamed():
         each.owner is not Owner.HARDWARE
         for each in (ts.Reason.ALL_ALIKE, ts.Reason.INPUT_DAMAGED, ts.Reason.UNATTRIBUTED)
     )
+
+
+def test_rule_3_only_a_contrast_names_a_device():
+    alone_wrong = [alone("cuda:0", wrong=10)]
+    assert attribute(alone_wrong).name == ""
+    assert attribute([*alone_wrong, alone("cuda:1")]).name == "cuda:0"
+
+
+def test_rule_3_a_majority_that_received_one_sender_s_data_is_no_name():
+    # All receivers of a agree and all are wrong; the sender's digest is the contrast.
+    edges = [("a", "b"), ("a", "c"), ("b", "c"), ("c", "b")]
+    suspect = attribute([sent(s, r, wrong=10 * (s == "a")) for s, r in edges])
+    assert suspect.name == "a"
+
+
+@given(st.integers(2, 6), st.integers(1, 10))
+def test_rule_4_the_judge_blames_no_device_where_all_fail_alike(num, wrong):
+    assert attribute([alone(f"cuda:{i}", wrong=wrong) for i in range(num)]).name == ""
+
+
+def test_rule_4_a_fault_of_the_library_on_all_devices_is_no_fail_of_a_node():
+    fault = ts.Fault(kind=ts.FaultKind.STUCK, site="add", bit=40, index=3)
+    report = screened(tests=("exercise_sound",), num_simulated=2, faults=(fault,))
+    assert {r.verdict.reason for r in report.records} == {ts.Reason.ALL_ALIKE}
+    assert report.outcome is ts.Outcome.UNKNOWN
+
+
+def test_rule_5_a_failure_is_replayed_from_its_record_with_the_same_input_bits(tmp_path):
+    fault = ts.Fault(kind=ts.FaultKind.FLIP, site="add", device="sim:0")
+    report = screened(
+        tests=("exercise_sound",), num_simulated=2, faults=(fault,), evidence_dir=str(tmp_path)
+    )
+    failing = next(r for r in report.records if r.verdict.outcome is ts.Outcome.FAIL)
+    *command, path = shlex.split(failing.replay)
+    assert command == ["truestep", "replay"]
+    failure = load_failure(Path(path))
+    assert failure.seed in [o.seed for o in failing.observations]
+    shown = replay(failure, times=2, devices=(), context=server())
+    assert all(a.is_same_input for a in shown.attempts)
+    assert shown.conclusion is Conclusion.FOLLOWS_DEVICE
+    other = replace(failure, seed=failure.seed + 1)
+    shown = replay(other, times=2, devices=(), context=server())
+    assert not any(a.is_same_input for a in shown.attempts)
 
 
 @given(strategies.records())
@@ -161,6 +231,16 @@ def test_rule_7_no_bitwise_comparison_without_a_determinism_check():
         ts.ReferenceKind.PEER,
         ts.ReferenceKind.RECOMPUTE,
     }
+
+
+@given(st.sampled_from(ts.ReferenceKind))
+def test_rule_7_the_judge_condemns_nothing_that_lacks_its_certificate(kind):
+    found = trial(wrong=10, kind=kind, seed=None)
+    device = ts.Device(id="cuda:0", kind="cuda", model="m")
+    verdict = judge(Evidence(device=device, first=(found,), selftest_caught=True))
+    assert (verdict.reason is ts.Reason.NOT_CERTIFIED) == kind.needs_certificate
+    if kind.needs_certificate:
+        assert verdict.outcome is ts.Outcome.UNKNOWN
 
 
 @given(st.lists(st.sampled_from(["serial-1", "serial-2", "serial-3"]), max_size=4), st.floats())
@@ -267,6 +347,36 @@ def test_rule_10_a_power_always_states_how_many_calls_and_which_rate():
             ts.Power(**stated, **missing)
 
 
+@given(st.integers(1, 10**6))
+def test_rule_10_a_pass_states_the_rate_that_it_excludes(num):
+    device = ts.Device(id="cuda:0", kind="cuda", model="m")
+    verdict = judge(Evidence(device=device, first=(trial(total=num),), selftest_caught=True))
+    (power,) = verdict.power
+    assert (power.site, power.num_comparisons) == ("matmul/fp32", num)
+    assert math.isclose(power.excluded_rate, 1 - 0.05 ** (1 / num), rel_tol=1e-6)
+
+
+def test_rule_10_every_test_states_its_power_and_its_coverage():
+    report = screened(tests=("matmul_exact_fp32", "arithmetic_float32"), num_simulated=1)
+    for each in report.records:
+        assert each.verdict.power
+        for power in each.verdict.power:
+            assert any(c.startswith("shape: ") for c in power.coverage)
+
+
+@pytest.mark.parametrize(
+    "invented",
+    [
+        {"num_simulated": 1},
+        {"num_simulated": 1, "is_blind": True},
+        {"num_simulated": 1, "faults": (ts.Fault(kind=ts.FaultKind.FLIP, site="none"),)},
+    ],
+)
+def test_rule_11_whatever_is_invented_marks_the_record(invented):
+    report = screened(tests=("exercise_sound",), **invented)
+    assert all(each.is_simulated for each in report.records)
+
+
 @given(strategies.records(), st.booleans())
 def test_rule_11_simulated_stays_simulated(found, is_simulated):
     found = dataclasses.replace(found, is_simulated=is_simulated)
@@ -289,3 +399,31 @@ def test_rule_12_a_record_never_waits_for_ever(tmp_path):
         with pytest.raises(RecordError, match="must be free within"):
             journal.append(record("s"))
     assert time.monotonic() - started < 5
+
+
+def test_rule_12_only_granted_processors_are_used_and_nothing_is_left_behind():
+    affinity = os.sched_getaffinity(0)
+    before = threading.active_count()
+    report = screened(tests=("exercise_sound",), num_simulated=0)
+    units = {u for one in report.found for u in one.device.units}
+    assert units <= {f"core{cpu}" for cpu in affinity}
+    assert os.sched_getaffinity(0) == affinity
+    assert threading.active_count() == before
+    assert multiprocessing.active_children() == []
+
+
+def test_rule_12_a_device_that_others_use_is_left_alone():
+    busy = ts.Device(id="cuda:0", kind="cuda", model="m")
+    kept = []
+    found = Found(
+        device=busy,
+        environment=ts.Environment(entries={}),
+        supported=frozenset(),
+        free_memory_bytes=0,
+        busy_with=(4711,),
+    )
+    with ExitStack() as stack:
+        assert not runner(keep=kept.append)._admit(found, stack)
+    assert [(r.verdict.reason, r.verdict.detail) for r in kept] == [
+        (ts.Reason.IN_USE, "used by processes 4711")
+    ]

@@ -17,6 +17,7 @@ class Role(StrEnum):
     REFERENCE = "reference"
     SENDER = "sender"
     RECEIVER = "receiver"
+    INPUT = "input"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +25,8 @@ class Party:
     """One side of a comparison. Being named is no accusation.
 
     Attributes:
-        device: Address of the device in this run.
-        unit: Unit of the device, such as `core3`. Empty for the whole device.
+        device: Address of the device in this run; of an input, the host that holds it.
+        unit: Unit of the device, such as `core3`, or name of the input. Empty for the whole device.
         role: What it did.
     """
 

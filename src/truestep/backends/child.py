@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import multiprocessing.process
+import os
+import threading
 from collections.abc import Callable
 from multiprocessing.context import BaseContext
 from typing import Any
@@ -16,11 +18,29 @@ KILL_S = 3.0
 def start(
     context: BaseContext, target: Callable[..., None], args: tuple[Any, ...], *, name: str
 ) -> Any:
-    """A running child of this context. It never keeps this process from ending."""
+    """A running child of this context.
+
+    It never keeps this process from ending, and ends when this process does, whatever it is at.
+    """
     # Every context has a Process, though the type of the base class does not say so.
-    process = context.Process(target=target, args=args, name=name, daemon=True)  # type: ignore[attr-defined]
+    process = context.Process(  # type: ignore[attr-defined]
+        target=_follow, args=(target, args), name=name, daemon=True
+    )
     process.start()
     return process
+
+
+def _follow(target: Callable[..., None], args: tuple[Any, ...]) -> None:
+    """Run the target; a thread ends this process should the parent be gone before it."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    target(*args)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.process.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def end(process: Any) -> bool:

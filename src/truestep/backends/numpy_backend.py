@@ -26,6 +26,27 @@ _MATMUL = {
 }
 """Precision to the dtypes of operands and result."""
 
+_FUNCTIONS: dict[str, Callable[[Array], Array]] = {
+    name: getattr(np, name)
+    for name in ("exp", "exp2", "log", "log2", "sqrt", "reciprocal", "sin", "cos", "tanh")
+}
+
+
+def _scatter_add(x: Host, i: Host, v: Host) -> Host:
+    total = x.copy()
+    np.add.at(total, i, v)
+    return total
+
+
+_REARRANGE: dict[str, Callable[..., Array]] = {
+    "take": lambda x, i: np.take(x, i, axis=0),
+    "scatter_add": _scatter_add,
+    "embedding_backward": lambda v, i, x: _scatter_add(np.zeros_like(x), i, v),
+    "sort": lambda x: np.sort(x, axis=-1),
+    "cumulative_sum": lambda x: np.cumsum(x, axis=-1, dtype=x.dtype),
+    "transpose": lambda x: np.ascontiguousarray(x.T),
+}
+
 THREAD_SWITCHES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 BIT_SWITCHES = (
     "OPENBLAS_CORETYPE",
@@ -63,7 +84,9 @@ class NumpyBackend:
         """No product in the narrow formats; casts and element-wise work in all."""
         if op == "matmul":
             return precision in _MATMUL
-        return precision in FORMATS
+        if op == "function":
+            return precision in _FUNCTIONS
+        return precision in FORMATS and not op.startswith(("attention", "transfer_"))
 
     def put(self, host: Host, device: Device) -> Array:
         """A copy."""
@@ -103,12 +126,36 @@ class NumpyBackend:
             return np.sum(array, axis=axis, dtype=array.dtype)
         return getattr(np, op)(array, axis=axis)
 
+    def rearrange(self, op: str, *arrays: Array, site: str) -> Array:
+        """The numpy function that does it."""
+        return np.asarray(_REARRANGE[op](*arrays))
+
+    def function(self, name: str, array: Array, *, site: str) -> Array:
+        """The numpy ufunc of that name."""
+        return np.asarray(_FUNCTIONS[name](array))
+
+    def attention(
+        self, q: Array, k: Array, v: Array, *, scale: float, kernel: str, site: str
+    ) -> Array:
+        """Not to be had."""
+        raise UnsupportedError("numpy has no fused attention. Use --backend torch.")
+
+    def attention_backward(
+        self, q: Array, k: Array, v: Array, gradient: Array, *, scale: float, kernel: str, site: str
+    ) -> tuple[Array, Array, Array]:
+        """Not to be had."""
+        raise UnsupportedError("numpy has no fused attention. Use --backend torch.")
+
     def copy(self, array: Array, device: Device, *, site: str, into: Array | None = None) -> Array:
         """A fresh copy, or one in the memory of `into`."""
         if into is None:
             return np.array(array, copy=True)
         np.copyto(into, array)
         return into
+
+    def transfer(self, array: Array, device: Device, *, is_pinned: bool, site: str) -> Array:
+        """Two copies."""
+        return self.put(self.put(array, device), device)
 
     def equal(self, actual: Array, expected: Array) -> bool:
         """Equality by value."""

@@ -42,9 +42,11 @@ class Backend(Protocol):
         """All that may change bits on this device without a fault."""
 
     def supports(self, op: str, precision: str, device: Device) -> bool:
-        """Whether `op` works there: `matmul`, `cast`, `elementwise`, `reduce`.
+        """Whether `op` works there.
 
-        `precision` is a precision of `matmul`, and the name of a dtype for all other operations.
+        `op` is `matmul`, with a precision; `function`, with a name from `function`; or `cast`,
+        `elementwise`, `reduce`, `copy`, `rearrange`, `attention_<kernel>`, `transfer` (or
+        `transfer_pinned`, by page-locked host memory), with a dtype.
         """
 
     def put(self, host: Host, device: Device) -> Array:
@@ -76,10 +78,42 @@ class Backend(Protocol):
     def reduce(self, op: str, array: Array, *, axis: int, site: str) -> Array:
         """One of `sum`, `max`, `min` along an axis, in the dtype of the array."""
 
+    def rearrange(self, op: str, *arrays: Array, site: str) -> Array:
+        """Move rows of `x` (R, C) by int64 indices `i` (N,) with rows `v` (N, C), or elements.
+
+        One of `take` (x, i): rows; `scatter_add` (x, i, v): x with v added, row by row, repeated
+        indices included; `embedding_backward` (v, i, x): the same onto zeros, by the gradient of
+        an embedding look-up; `sort`, `cumulative_sum` (x): along the last axis; `transpose` (x): a
+        contiguous copy.
+        """
+
+    def function(self, name: str, array: Array, *, site: str) -> Array:
+        """An inexact function, element by element or along the last axis.
+
+        `exp exp2 log log2 sqrt rsqrt reciprocal sin cos tanh erf gelu silu` are element-wise;
+        `softmax layer_norm rms_norm` work along the last axis.
+        """
+
+    def attention(
+        self, q: Array, k: Array, v: Array, *, scale: float, kernel: str, site: str
+    ) -> Array:
+        """Softmax attention by one fused kernel: (B, H, T, D) in, (B, H, T, D) out. No mask."""
+
+    def attention_backward(
+        self, q: Array, k: Array, v: Array, gradient: Array, *, scale: float, kernel: str, site: str
+    ) -> tuple[Array, Array, Array]:
+        """Gradients of `attention` with respect to q, k and v; sites `<site>/dq`, `/dk`, `/dv`."""
+
     def copy(self, array: Array, device: Device, *, site: str, into: Array | None = None) -> Array:
         """The array's bits in the memory of `device`: fresh memory, or that of `into`.
 
         Use what is returned: a library without writable arrays gives fresh memory always.
+        """
+
+    def transfer(self, array: Array, device: Device, *, is_pinned: bool, site: str) -> Array:
+        """The bits of an array of `device` after the way to the host and back.
+
+        An accelerator's copy engines do it, beside what the device computes.
         """
 
     def equal(self, actual: Array, expected: Array) -> bool:

@@ -14,6 +14,8 @@ from typing import Any
 import array_api_compat.torch as xtorch
 import numpy as np
 import torch
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from truestep.backends import digest_torch, grants, inventory
 from truestep.backends.numpy_backend import BIT_SWITCHES, THREAD_SWITCHES
@@ -34,6 +36,44 @@ _SWITCHES = (
     "ONEDNN_MAX_CPU_ISA",
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
 )
+
+_KERNELS = {
+    "math": SDPBackend.MATH,
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "cudnn": SDPBackend.CUDNN_ATTENTION,
+}
+
+_FUNCTIONS: dict[str, Callable[[Array], Array]] = {
+    **{
+        name: getattr(torch, name)
+        for name in (
+            *("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "reciprocal"),
+            *("sin", "cos", "tanh", "erf"),
+        )
+    },
+    "gelu": functional.gelu,
+    "silu": functional.silu,
+    "softmax": lambda x: torch.softmax(x, dim=-1),
+    "layer_norm": lambda x: functional.layer_norm(x, x.shape[-1:]),
+    "rms_norm": lambda x: functional.rms_norm(x, x.shape[-1:], eps=1e-5),
+}
+
+
+def _embedding_backward(rows: Array, index: Array, table: Array) -> Array:
+    return torch.ops.aten.embedding_dense_backward(rows, index, table.shape[0], -1, False)
+
+
+_REARRANGE: dict[str, Callable[..., Array]] = {
+    "take": lambda x, i: torch.index_select(x, 0, i),
+    "scatter_add": lambda x, i, v: x.index_add(0, i, v),
+    "embedding_backward": _embedding_backward,
+    "sort": lambda x: torch.sort(x, dim=-1).values,
+    "cumulative_sum": lambda x: torch.cumsum(x, dim=-1, dtype=x.dtype),
+    "transpose": lambda x: x.T.contiguous(),
+}
+
+_LEAST_CAPABILITY = {"tf32": (8, 0), "fp8": (8, 9)}
 
 _BITS_AS = {8: torch.uint8, 16: torch.int16, 32: torch.int32, 64: torch.int64}
 
@@ -69,13 +109,14 @@ class TorchBackend:
 
     def supports(self, op: str, precision: str, device: Device) -> bool:
         """Whether the operation works on that device."""
+        if op == "function":
+            return precision in _FUNCTIONS
+        if op.startswith("attention_"):
+            return op.removeprefix("attention_") in _kernels(device, precision)
         if op != "matmul":
-            return precision in FORMATS and hasattr(torch, precision)
-        if precision == "tf32":
-            return device.kind == "cuda" and _capability(device) >= (8, 0)
-        if precision == "fp8":
-            return device.kind == "cpu" or _capability(device) >= (8, 9)
-        return precision in PRECISIONS
+            is_known = precision in FORMATS and hasattr(torch, precision)
+            return is_known and (op != "transfer_pinned" or device.kind != "cpu")
+        return _can_multiply(precision, _address(device))
 
     def put(self, host: Host, device: Device) -> Array:
         """A copy of the bits."""
@@ -106,6 +147,11 @@ class TorchBackend:
 
     def matmul(self, a: Array, b: Array, *, precision: str, out: str, site: str) -> Array:
         """The library's own kernel for that precision."""
+        if not _can_multiply(precision, a.device):
+            raise UnsupportedError(
+                f"precision must be one that {a.device} computes, got {precision!r}. "
+                "Ask `supports` first."
+            )
         natural = PRECISIONS[precision].natural_output
         if out != natural:
             raise UnsupportedError(
@@ -129,11 +175,49 @@ class TorchBackend:
             return torch.sum(array, dim=axis, dtype=array.dtype)
         return getattr(torch, f"a{op}")(array, dim=axis)
 
+    def rearrange(self, op: str, *arrays: Array, site: str) -> Array:
+        """The torch function that does it."""
+        return _REARRANGE[op](*arrays)
+
+    def function(self, name: str, array: Array, *, site: str) -> Array:
+        """The torch function of that name."""
+        return _FUNCTIONS[name](array)
+
+    def attention(
+        self, q: Array, k: Array, v: Array, *, scale: float, kernel: str, site: str
+    ) -> Array:
+        """`scaled_dot_product_attention`, held to one kernel."""
+        with sdpa_kernel(_KERNELS[kernel]):
+            return functional.scaled_dot_product_attention(q, k, v, scale=scale)
+
+    def attention_backward(
+        self, q: Array, k: Array, v: Array, gradient: Array, *, scale: float, kernel: str, site: str
+    ) -> tuple[Array, Array, Array]:
+        """Gradients by autograd."""
+        inputs = [x.detach().requires_grad_() for x in (q, k, v)]
+        out = self.attention(*inputs, scale=scale, kernel=kernel, site=site)
+        dq, dk, dv = torch.autograd.grad(out, inputs, gradient)
+        return dq, dk, dv
+
     def copy(self, array: Array, device: Device, *, site: str, into: Array | None = None) -> Array:
         """A copy in fresh memory of `device`, or in that of `into`."""
         if into is None:
             return array.to(_address(device), copy=True)
         return into.copy_(array)
+
+    def transfer(self, array: Array, device: Device, *, is_pinned: bool, site: str) -> Array:
+        """To the host and back; on an accelerator by a stream of its own."""
+        if device.kind == "cpu":
+            return array.clone().clone()
+        stream = torch.cuda.Stream(_address(device))
+        stream.wait_stream(torch.cuda.current_stream(_address(device)))
+        with torch.cuda.stream(stream):
+            host = torch.empty_like(array, device="cpu", pin_memory=is_pinned)
+            host.copy_(array, non_blocking=True)
+            stream.synchronize()
+            back = host.to(_address(device), non_blocking=True)
+        stream.synchronize()
+        return back
 
     def equal(self, actual: Array, expected: Array) -> bool:
         """Equality by value."""
@@ -208,11 +292,23 @@ def _address(device: Device) -> torch.device:
     return torch.device("cuda", int(device.id.rpartition(":")[2]))
 
 
-def _capability(device: Device) -> tuple[int, int]:
+def _can_multiply(precision: str, where: torch.device) -> bool:
+    if precision not in PRECISIONS:
+        return False
+    if where.type == "cpu":
+        return precision != "tf32"
+    if precision == "tf32" and torch.version.hip:
+        return False
+    return torch.cuda.get_device_capability(where) >= _LEAST_CAPABILITY.get(precision, (0, 0))
+
+
+def _kernels(device: Device, dtype: str) -> tuple[str, ...]:
+    """Attention kernels that a device has for a dtype."""
+    if dtype not in ("float32", "bfloat16", "float16"):
+        return ()
     if device.kind == "cpu":
-        return (0, 0)
-    major, minor = torch.cuda.get_device_capability(_address(device))
-    return (major, minor)
+        return ("math", "flash")
+    return ("math", "efficient") if dtype == "float32" else tuple(_KERNELS)
 
 
 def _choose_multiplier(precision: str) -> None:

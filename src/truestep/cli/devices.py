@@ -6,13 +6,13 @@ from __future__ import annotations
 import sys
 
 import click
-from rich.markup import escape
 from rich.table import Table
 
 from truestep.cli import options, output
 from truestep.cli.exit_codes import NOT_JUDGED
 from truestep.record import SCHEMA_VERSION
 from truestep.report.tables import WIDTH
+from truestep.report.text import shown
 from truestep.screening.tasks import Found
 from truestep.store.schema import dumps, to_plain
 
@@ -58,9 +58,9 @@ def _table(found: tuple[Found, ...]) -> Table:
             *([f"in use by {len(one.busy_with)} processes"] if one.busy_with else []),
         ]
         table.add_row(
-            escape(device.id),
-            escape(device.model),
-            escape(device.serial or "not reported"),
+            shown(device.id),
+            shown(device.model),
+            shown(device.serial or "not reported"),
             str(len(device.units) or "-"),
             f"{one.free_memory_bytes / 2**30:.1f} GiB",
             ", ".join(notes),

@@ -10,7 +10,7 @@ import click
 
 from truestep.cli.exit_codes import DEFECT
 
-CROSS_CHECK_EVERY = 16
+CROSS_CHECK_EVERY = 40
 """Steps between those of a larger training that int64 repeats."""
 
 

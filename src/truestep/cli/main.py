@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import traceback
 from importlib import import_module
@@ -63,21 +65,50 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line. Whatever goes wrong, the exit status is never 0 or 1 by accident."""
+    code = _run()
+    sys.exit(NOT_JUDGED if _is_output_lost() else code)
+
+
+def _run() -> int:
+    """The exit status of the command."""
+    stdout = sys.stdout
     try:
         code = cli.main(standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)
+    except SystemExit as end:
+        # click wraps the stream and ends with 1 where the reader of the output has gone.
+        code = end.code if sys.stdout is stdout else _fail("the reader of the output has gone")
     except click.exceptions.Exit as end:
-        sys.exit(end.exit_code)
+        code = end.exit_code
     except click.ClickException as error:
         error.show()
+        code = NOT_JUDGED
     except (click.Abort, KeyboardInterrupt):
-        print("truestep: interrupted", file=sys.stderr)  # noqa: T201
+        code = _fail("interrupted")
     except TruestepError as error:
-        print(f"truestep: {error}", file=sys.stderr)  # noqa: T201
-    except BrokenPipeError:
-        # Whoever read our output has gone; say nothing more, and do not claim a result.
-        sys.stderr.close()
+        code = _fail(str(error))
+    except OSError as error:
+        code = _fail(f"a file or the output could not be used: {error}")
     except Exception:  # noqa: BLE001  an internal error must not look like a defect
         traceback.print_exc()
-        print("truestep: internal error, nothing was judged", file=sys.stderr)  # noqa: T201
-    sys.exit(NOT_JUDGED)
+        code = _fail("internal error, nothing was judged")
+    if code is None:
+        return 0
+    return code if isinstance(code, int) else NOT_JUDGED
+
+
+def _fail(why: str) -> int:
+    print(f"truestep: {why}", file=sys.stderr)  # noqa: T201
+    return NOT_JUDGED
+
+
+def _is_output_lost() -> bool:
+    """Whether the output cannot be written. It is said once; a result that nobody got is none."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            _fail(f"the output could not be written ({error})")
+        # The interpreter flushes once more when it ends, and would end with a status of its own.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123
+        return True
+    return False

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from truestep import __version__
+from truestep.cli.console import Console
 from truestep.cli.exit_codes import exit_code
 from truestep.errors import RecordError
 from truestep.record import SCHEMA_VERSION, Record

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from truestep.record import Record
+from truestep.report.text import shown
 
 
 class Stop:
@@ -80,7 +81,7 @@ class Bar:
         """A record was made; a fail is told at once."""
         if record.verdict is not None and record.verdict.outcome == "fail":
             device = record.device.id if record.device else ""
-            self._bar.console.print(f"[red]fail[/red] {device} {record.subject}", highlight=False)
+            self._bar.console.print(f"[red]fail[/red] {shown(f'{device} {record.subject}')}")
 
     def is_stopped(self) -> bool:
         """Whether somebody asked to stop."""

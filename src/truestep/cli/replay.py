@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 import click
-from rich.markup import escape
 from rich.table import Table
 
 from truestep.cli import options, output
 from truestep.cli.exit_codes import DEFECT, NOT_JUDGED
 from truestep.record import SCHEMA_VERSION
 from truestep.report.tables import WIDTH
+from truestep.report.text import shown
 from truestep.screening.failures import Repeatable, load_failure
 from truestep.screening.replay import Conclusion, Replay
 from truestep.store.schema import dumps
@@ -47,16 +47,16 @@ def command(evidence: Path, times: int, devices: tuple[str, ...], as_json: bool)
     failure = load_failure(evidence)
     context = start_server(resolve(failure.backend))
     with output.console(is_error=True).status(f"repeating {failure.test_id} {times} times"):
-        shown = replay(failure, times=times, devices=devices, context=context)
+        done = replay(failure, times=times, devices=devices, context=context)
     if as_json:
-        click.echo(dumps(_document(failure, shown)))
+        click.echo(dumps(_document(failure, done)))
     else:
-        output.console().print(_table(failure, shown))
-        click.echo(f"Conclusion: {shown.conclusion}.")
-    sys.exit(NOT_JUDGED if shown.conclusion in UNDECIDED else DEFECT)
+        output.console().print(_table(failure, done))
+        click.echo(f"Conclusion: {done.conclusion}.")
+    sys.exit(NOT_JUDGED if done.conclusion in UNDECIDED else DEFECT)
 
 
-def _document(failure: Repeatable, shown: Replay) -> dict[str, object]:
+def _document(failure: Repeatable, done: Replay) -> dict[str, object]:
     return {
         "schema_version": SCHEMA_VERSION,
         "test": failure.test_id,
@@ -72,22 +72,22 @@ def _document(failure: Repeatable, shown: Replay) -> dict[str, object]:
                 "is_same_input": a.is_same_input,
                 "problem": a.problem,
             }
-            for a in shown.attempts
+            for a in done.attempts
         ],
-        "conclusion": shown.conclusion.value,
+        "conclusion": done.conclusion.value,
     }
 
 
-def _table(failure: Repeatable, shown: Replay) -> Table:
+def _table(failure: Repeatable, done: Replay) -> Table:
     title = f"{failure.test_id}, seed {failure.seed}, found on {failure.device}"
-    table = Table(title=escape(title), title_justify="left", width=WIDTH)
+    table = Table(title=shown(title), title_justify="left", width=WIDTH)
     for name in ("target", "serial", "failed", "share at 95 %", "notes"):
         table.add_column(name, overflow="fold")
-    for attempt in shown.attempts:
+    for attempt in done.attempts:
         low, high = attempt.bounds
         table.add_row(
-            escape(attempt.target.key),
-            escape(attempt.target.device.serial or "not reported"),
+            shown(attempt.target.key),
+            shown(attempt.target.device.serial or "not reported"),
             f"{attempt.num_failed} of {attempt.num_rounds}",
             f"{low:.1%} to {high:.1%}" if attempt.num_rounds else "-",
             attempt.problem or ("" if attempt.is_same_input else "other inputs"),

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import click
-from rich.markup import escape
 from rich.table import Table
 
 from truestep.cli import options, output
 from truestep.record import SCHEMA_VERSION
 from truestep.report.tables import WIDTH
+from truestep.report.text import shown
 from truestep.screening import registry
 from truestep.screening.spec import Level, ScreeningTest
 from truestep.store.schema import dumps
@@ -60,7 +60,7 @@ def _table(tests: tuple[ScreeningTest, ...]) -> Table:
         table.add_row(
             test.id,
             str(int(test.level)),
-            escape(test.stresses),
+            shown(test.stresses),
             test.reference.value,
             f"{test.share:g}",
         )

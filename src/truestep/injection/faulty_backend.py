@@ -68,6 +68,33 @@ class FaultyBackend:
         """The inner reduction, then the faults of `site`."""
         return self._hit(site, self.inner.reduce(op, array, axis=axis, site=site))
 
+    def rearrange(self, op: str, *arrays: Array, site: str) -> Array:
+        """The inner operation, then the faults of `site`."""
+        return self._hit(site, self.inner.rearrange(op, *arrays, site=site))
+
+    def function(self, name: str, array: Array, *, site: str) -> Array:
+        """The inner function, then the faults of `site`."""
+        return self._hit(site, self.inner.function(name, array, site=site))
+
+    def attention(self, q: Array, k: Array, v: Array, *, site: str, **how: Any) -> Array:
+        """The inner attention, then the faults of `site`."""
+        return self._hit(site, self.inner.attention(q, k, v, site=site, **how))
+
+    def attention_backward(
+        self, q: Array, k: Array, v: Array, gradient: Array, *, site: str, **how: Any
+    ) -> tuple[Array, Array, Array]:
+        """The inner gradients, then the faults of `<site>/dq`, `/dk` and `/dv`."""
+        dq, dk, dv = self.inner.attention_backward(q, k, v, gradient, site=site, **how)
+        return (
+            self._hit(f"{site}/dq", dq),
+            self._hit(f"{site}/dk", dk),
+            self._hit(f"{site}/dv", dv),
+        )
+
+    def transfer(self, array: Array, device: Device, *, is_pinned: bool, site: str) -> Array:
+        """The inner transfer, then the faults of `site`."""
+        return self._hit(site, self.inner.transfer(array, device, is_pinned=is_pinned, site=site))
+
     def copy(self, array: Array, device: Device, *, site: str, into: Array | None = None) -> Array:
         """The inner copy, then the faults of `site`."""
         copied = self.inner.copy(array, device, site=site, into=into)

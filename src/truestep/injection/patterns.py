@@ -27,7 +27,7 @@ def corrupt(host: Host, fault: Fault, *, draw: int) -> tuple[Host, int, bool]:
         The copy, the flat position, and whether its bits really changed: a bit that is stuck at
         the value it had does no harm.
     """
-    damaged = np.array(host, copy=True)
+    damaged = np.array(host, copy=True, order="C")
     flat = damaged.reshape(-1)
     source = derive(fault.seed, 0) if fault.kind is FaultKind.STUCK else draw
     index = (fault.index if fault.index is not None else mix_int(source)) % flat.size
@@ -43,7 +43,9 @@ def corrupt(host: Host, fault: Fault, *, draw: int) -> tuple[Host, int, bool]:
     elif fault.kind is FaultKind.NULLIFY:
         bits[:] = 0
     else:
-        bits = as_uint((element * fault.factor).astype(element.dtype))
+        # A multiple that the format cannot hold is damage like any other.
+        with np.errstate(all="ignore"):
+            bits = as_uint((element * fault.factor).astype(element.dtype))
     is_changed = bool((bits != as_uint(element)).any())
     flat[index : index + 1] = bits.view(element.dtype)
     return damaged, int(index), is_changed

@@ -8,6 +8,7 @@ majority is no contrast, and where everybody fails alike it is software or the p
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -59,15 +60,22 @@ def attribute(observations: Iterable[Observation], *, subject: str = "") -> Susp
     Guarantees:
         Never names a party without a clean contrast that luck explains in at most 5 %;
         independent of the order; where a second device fails and none is clean, no device is
-        a suspect.
+        a suspect; where an input was damaged, nothing that was computed from it is.
     """
     seen = list(observations)
     if not any(o.is_miscompare for o in seen):
         return None
-    directed = [o for o in seen if _is_directed(o)]
-    if directed:
-        return _suspect_link(directed)
-    cells = _cells(seen)
+    damaged = [o for o in seen if o.is_miscompare and _is_input(o)]
+    if damaged:
+        return _suspect_input(min(str(o.parties[0]) for o in damaged))
+    alone = [o for o in seen if not _is_directed(o)]
+    if not any(o.is_miscompare for o in alone):
+        # What goes wrong without a transfer needs no link to explain it; all else does.
+        return _suspect_link([o for o in seen if _is_directed(o)])
+    pairs = [o for o in alone if len({p.device for p in o.parties}) > 1]
+    if any(o.is_miscompare for o in pairs):
+        return _suspect_of_pairs(pairs)
+    cells = _cells(alone)
     bad_devices = {c.device for c in cells if c.is_bad}
     clean_devices = {c.device for c in cells} - bad_devices
     if subject in bad_devices and clean_devices:
@@ -78,6 +86,49 @@ def attribute(observations: Iterable[Observation], *, subject: str = "") -> Susp
     own = [c for c in cells if c.device == device]
     others = [c for c in cells if c.device in clean_devices]
     return _suspect_unit(device, own) or _suspect_device(device, own, others)
+
+
+def _suspect_input(name: str) -> Suspect:
+    return Suspect(
+        scope=Scope.INPUT_DATA,
+        name=name,
+        because="the input was damaged before any device computed with it",
+    )
+
+
+def _suspect_of_pairs(observations: Iterable[Observation]) -> Suspect:
+    """The one device in all pairs that differ and in none that agree.
+
+    Two that differ accuse each other: only a pair of others that agrees tells them apart.
+    """
+    tallies: dict[frozenset[str], list[int]] = defaultdict(lambda: [0, 0])
+    for seen in observations:
+        tally = tallies[frozenset(p.device for p in seen.parties)]
+        tally[0] += int(seen.value) if seen.is_miscompare else 0
+        tally[1] += seen.num_comparisons
+    bad = {pair for pair, (wrong, _) in tallies.items() if wrong}
+    rate = sum(tallies[pair][0] for pair in bad) / sum(tallies[pair][1] for pair in bad)
+    agreeing = {
+        pair
+        for pair, (wrong, total) in tallies.items()
+        if not wrong and 1 - detection_chance(rate, total) <= LUCK
+    }
+    common = frozenset.intersection(*bad).difference(*agreeing)
+    if not agreeing:
+        everyone = frozenset[str]().union(*bad)
+        is_everyone = len(everyone) > 2 and len(bad) == math.comb(len(everyone), 2)
+        return Suspect(
+            scope=Scope.SOFTWARE_OR_PLATFORM if is_everyone else Scope.UNKNOWN,
+            because=ALL_ALIKE if is_everyone else "no two devices agree: ask a third",
+        )
+    if len(common) != 1:
+        return Suspect(scope=Scope.UNKNOWN, because=f"{len(bad)} pairs of devices differ")
+    (device,) = common
+    return Suspect(
+        scope=Scope.HOST_CPU if device.startswith("cpu:") else Scope.DEVICE,
+        name=device,
+        because="every pair that differs holds it, and pairs without it agree",
+    )
 
 
 def _suspect_device(device: str, own: list[Cell], others: list[Cell]) -> Suspect:
@@ -188,6 +239,10 @@ def _cells(observations: Iterable[Observation]) -> list[Cell]:
             tally[0] += int(seen.value) if seen.is_miscompare else 0
             tally[1] += seen.num_comparisons
     return [Cell(*key, wrong, total) for key, (wrong, total) in counts.items()]
+
+
+def _is_input(seen: Observation) -> bool:
+    return all(p.role is Role.INPUT for p in seen.parties)
 
 
 def _is_directed(seen: Observation) -> bool:

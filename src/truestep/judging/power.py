@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from truestep.observation import Observation
 from truestep.verdict import Power
@@ -47,27 +47,46 @@ def interval(k: int, n: int, confidence: float = CONFIDENCE) -> tuple[float, flo
     if not 0 <= k <= n:
         raise ValueError(f"k must lie in 0..n, got k={k!r}, n={n!r}.")
     tail = (1 - confidence) / 2
-    low = 0.0 if k == 0 else _solve(lambda p: 1 - _at_most(k - 1, n, p), tail)
-    high = 1.0 if k == n else _solve(lambda p: -_at_most(k, n, p), -tail)
+    low = 0.0 if k == 0 else _beta_quantile(tail, k, n - k + 1)
+    high = 1.0 if k == n else _beta_quantile(1 - tail, k + 1, n - k)
     return low, high
 
 
-def _at_most(k: int, n: int, p: float) -> float:
-    """The chance of at most k successes in n trials of chance p, in (0, 1)."""
-    log_p, log_q = math.log(p), math.log1p(-p)
-    log_n = math.lgamma(n + 1)
-    return math.fsum(
-        math.exp(log_n - math.lgamma(i + 1) - math.lgamma(n - i + 1) + i * log_p + (n - i) * log_q)
-        for i in range(k + 1)
-    )
-
-
-def _solve(rising: Callable[[float], float], target: float) -> float:
+def _beta_quantile(chance: float, a: int, b: int) -> float:
+    """The point below which a beta variable lies with this chance, by bisection."""
     low, high = 0.0, 1.0
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if rising(middle) < target else (low, middle)
+        low, high = (middle, high) if _beta_cdf(middle, a, b) < chance else (low, middle)
     return (low + high) / 2
+
+
+def _beta_cdf(x: float, a: int, b: int) -> float:
+    """The regularised incomplete beta function, for x in (0, 1)."""
+    if x > (a + 1) / (a + b + 2):
+        # The fraction converges fast only below the mean.
+        return 1 - _beta_cdf(1 - x, b, a)
+    log_beta = math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
+    front = math.exp(a * math.log(x) + b * math.log1p(-x) - log_beta) / a
+    return front / _continued_fraction(x, a, b)
+
+
+def _continued_fraction(x: float, a: int, b: int) -> float:
+    """By Lentz's method, in about sqrt(max(a, b)) steps. Source: DLMF 8.17.22."""
+    tiny, close = 1e-300, 1e-15
+    value, c, d = 1.0, 1.0, 0.0
+    for step in range(1, 100_000):
+        m = step // 2
+        if step % 2:
+            term = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        else:
+            term = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        d = 1 / ((1 + term * d) or tiny)
+        c = (1 + term / c) or tiny
+        value *= c * d
+        if abs(c * d - 1) < close:
+            break
+    return value
 
 
 def power_of(observations: Iterable[Observation]) -> tuple[Power, ...]:
@@ -83,7 +102,9 @@ def power_of(observations: Iterable[Observation]) -> tuple[Power, ...]:
         if seen.is_miscompare:
             dirty.add(key)
         counts[key] += seen.num_comparisons
-        coverage[key].update(f"{name}: {what}" for name, what in seen.coverage.items())
+        # A result holds under the conditions it was had under: one thread is not thirty-two.
+        covered = {**seen.coverage, **seen.conditions}
+        coverage[key].update(f"{name}: {what}" for name, what in covered.items())
     return tuple(
         Power(
             site=site,

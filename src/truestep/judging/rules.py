@@ -17,7 +17,7 @@ from truestep.context import Context
 from truestep.device import Device
 from truestep.judging.attribution import attribute
 from truestep.judging.power import interval, power_of
-from truestep.observation import Observation
+from truestep.observation import Miscompare, Observation
 from truestep.reason import Reason
 from truestep.verdict import Outcome, Scope, Status, Suspect, Verdict
 
@@ -134,12 +134,12 @@ def _judge_miscompare(evidence: Evidence, bad: Observation) -> Verdict:
         return _unknown(evidence, Status.COMPLETE, Reason.WEAK_EVIDENCE, num)
     if bad.reference.kind.needs_certificate and not _is_certified(evidence, bad):
         return _unknown(evidence, Status.COMPLETE, Reason.NOT_CERTIFIED, num)
-    seen = (bad, *evidence.first, *evidence.repeats, *evidence.contrasts)
+    seen = (*evidence.first, *evidence.repeats, *evidence.contrasts)
     suspect = attribute(seen, subject=evidence.device.id)
     k = sum(o.is_miscompare for o in evidence.repeats)
     n = len(evidence.repeats)
-    if suspect is not None and suspect.scope is Scope.SOFTWARE_OR_PLATFORM:
-        return _blame_nobody(evidence, suspect, num, (k, n))
+    if suspect is not None and suspect.scope in _NO_DEVICE:
+        return _blame_no_device(evidence, suspect, num, (k, n))
     risen = evidence.context.risen()
     return Verdict(
         outcome=Outcome.FAIL,
@@ -150,25 +150,40 @@ def _judge_miscompare(evidence: Evidence, bad: Observation) -> Verdict:
         suspect=suspect,
         is_confirmed=k > 0,
         repeats=(k, n),
-        detail=_describe(bad, evidence.repeats, k, n, risen),
+        detail=_describe(bad, evidence.repeats, k, n, risen)
+        + (f"; then the test ended early: {evidence.interruption}" * bool(evidence.interruption)),
         untested=_untested(seen),
         power=power_of(evidence.first),
     )
 
 
-def _blame_nobody(
+_NO_DEVICE = {
+    Scope.SOFTWARE_OR_PLATFORM: (
+        Reason.ALL_ALIKE,
+        "wrong results everywhere: look at the library, the driver or the platform",
+    ),
+    Scope.INPUT_DATA: (
+        Reason.INPUT_DAMAGED,
+        "the input is damaged: what was computed from it says nothing of a device",
+    ),
+}
+"""Suspects that clear the device, with the reason and what it means."""
+
+
+def _blame_no_device(
     evidence: Evidence, suspect: Suspect, num: int, repeats: tuple[int, int]
 ) -> Verdict:
+    reason, detail = _NO_DEVICE[suspect.scope]
     return Verdict(
         outcome=Outcome.UNKNOWN,
         status=Status.COMPLETE,
-        reason=Reason.ALL_ALIKE,
+        reason=reason,
         num_comparisons=num,
         selftest_caught=evidence.selftest_caught,
         suspect=suspect,
         is_confirmed=repeats[0] > 0,
         repeats=repeats,
-        detail="wrong results everywhere: look at the library, the driver or the platform",
+        detail=detail,
     )
 
 
@@ -190,7 +205,7 @@ def _describe(
     parts = [
         (
             f"{bad.site}: {found.count} of {math.prod(found.shape)} elements, {found.spread} at "
-            f"{list(found.first)}, {found.change}, bits {bits}"
+            f"{_place(found)}, {found.change}, bits {bits}"
         ),
         f"came back in {k} of {n} repeats",
     ]
@@ -204,6 +219,13 @@ def _describe(
     if risen:
         parts.append(f"the hardware reported it: {', '.join(risen)} rose")
     return "; ".join(parts)
+
+
+def _place(found: Miscompare) -> str:
+    """Where the differences lie: an index, or the box that holds them."""
+    if found.count == 1:
+        return str(list(found.first))
+    return f"[{', '.join(f'{start}:{stop}' for start, stop in found.box)}]"
 
 
 def _untested(seen: Iterable[Observation]) -> tuple[str, ...]:

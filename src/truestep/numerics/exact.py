@@ -10,6 +10,7 @@ library, thread count and summation order gives the same bits.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -26,6 +27,7 @@ from truestep.numerics.rounding import encode
 
 Int64s = npt.NDArray[np.int64]
 Host = npt.NDArray[Any]
+Multiply = Callable[[Host, Host], Host]
 
 SMALL_PRODUCT = 1 << 18
 """Multiplications up to which integers compute a product at once."""
@@ -190,26 +192,37 @@ def integer_product(
     b = random_integers(
         (*batch, k, n), seed=derive(seed, 2), amplitude=plan.b, distribution=distribution
     )
-    prove(a, b, limit)
+    bound = prove(a, b, limit)
     rows, columns = _scales(seed, m, n, precision.max_scale)
+    sums = exact_sums(a, b, seed=seed, bound=bound)
     return Product(
         a=_stored(a, rows[:, None], precision.operand),
         b=_stored(b, columns[None, :], precision.operand),
-        expected=_stored(exact_sums(a, b, seed=seed), rows[:, None] + columns[None, :], out),
+        expected=_stored(sums, rows[:, None] + columns[None, :], out),
         value_class=value_class,
         coverage=f"{'x'.join(map(str, shape))} |a|<={plan.a} |b|<={plan.b} {distribution}",
     )
 
 
-def exact_sums(a: Int64s, b: Int64s, *, seed: int) -> Int64s:
-    """`a @ b` in int64, for products below 2^53.
+def exact_sums(
+    a: Int64s, b: Int64s, *, seed: int, bound: int, multiply: Multiply = np.matmul
+) -> Int64s:
+    """`a @ b` in int64, whatever floating point gives.
 
-    A large product is computed by float64 BLAS and then proved by integers in O(n^2); where the
-    proof fails the host's floating-point unit is at fault, and integers compute it after all.
+    A large product is computed by floating-point BLAS and then proved by integers in O(n^2); where
+    the proof fails the host's floating-point unit is at fault, and integers compute it after all.
+
+    Args:
+        a: `(..., M, K)`.
+        b: `(..., K, N)`.
+        seed: Seed of the proof.
+        bound: From `prove`, below 2^53; it tells which float holds every sum.
+        multiply: The product that is not believed.
     """
     if a.size * b.shape[-1] <= SMALL_PRODUCT:
         return a @ b
-    quick = a.astype(np.float64) @ b.astype(np.float64)
+    dtype = np.float32 if bound < 1 << 24 else np.float64
+    quick = multiply(a.astype(dtype), b.astype(dtype))
     if verify_product(a, b, quick, seed=derive(seed, 6)):
         return quick.astype(np.int64)
     return a @ b

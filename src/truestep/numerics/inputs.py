@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from truestep.errors import ConfigError
 from truestep.numerics.mixing import GAMMA, mix, shift_right, signed
+
+BLOCK = 1 << 15
+"""Elements drawn at a time, so that what lies between two steps stays in the cache."""
+
+MOST_AMPLITUDE = (1 << 30) - 1
+"""Up to here a 32-bit word times the number of values fits into int64."""
 
 
 class Distribution(StrEnum):
@@ -57,25 +64,40 @@ def random_integers(
     Args:
         shape: Shape of the result.
         seed: Any integer.
-        amplitude: At least 1 and below 2^31.
+        amplitude: From 1 to `MOST_AMPLITUDE`.
         distribution: How the values are spread.
+
+    Raises:
+        ConfigError: The amplitude is out of range.
     """
+    if not 1 <= amplitude <= MOST_AMPLITUDE:
+        raise ConfigError(f"amplitude must lie in 1..{MOST_AMPLITUDE}, got {amplitude!r}.")
     num = int(np.prod(shape, dtype=np.int64))
-    words = random_words(np, num, seed=seed)
+    drawn = np.empty(num, dtype=np.int64)
+    for first in range(0, num, BLOCK):
+        block = drawn[first : first + BLOCK]
+        words = random_words(np, block.size, seed=seed, offset=first)
+        block[:] = _drawn(words, amplitude, distribution)
+    return drawn.reshape(shape)
+
+
+def _drawn(
+    words: npt.NDArray[np.int64], amplitude: int, distribution: Distribution
+) -> npt.NDArray[np.int64]:
     span = 2 * amplitude + 1
     if distribution is Distribution.UNIFORM:
-        values = _scaled(shift_right(words, 32), span) - amplitude
-    elif distribution is Distribution.POSITIVE:
-        values = _scaled(shift_right(words, 32), amplitude) + 1
-    elif distribution is Distribution.GAUSSIAN:
-        parts = sum(shift_right(words, s) & 0xFFFF for s in (16, 32, 48)) + (words & 0xFFFF)
-        values = (parts * span >> 18) - amplitude
-    else:
-        halvings = np.zeros_like(words)
-        for bit in range(16):
-            halvings += (words & ((2 << bit) - 1)) == 0
-        values = (_scaled(shift_right(words, 32), span) - amplitude) // (1 << halvings)
-    return values.reshape(shape)
+        return _scaled(shift_right(words, 32), span) - amplitude
+    if distribution is Distribution.POSITIVE:
+        return _scaled(shift_right(words, 32), amplitude) + 1
+    if distribution is Distribution.GAUSSIAN:
+        parts = words & 0xFFFF
+        for shift in (16, 32, 48):
+            parts += shift_right(words, shift) & 0xFFFF
+        return (parts * span >> 18) - amplitude
+    halvings = np.zeros_like(words)
+    for bit in range(16):
+        halvings += (words & ((2 << bit) - 1)) == 0
+    return (_scaled(shift_right(words, 32), span) - amplitude) // (1 << halvings)
 
 
 def _scaled(words_32: npt.NDArray[np.int64], span: int) -> npt.NDArray[np.int64]:

@@ -7,26 +7,41 @@ exponent, and its bits are put together with shifts and masks: no floating-point
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from truestep.errors import BoundError
-from truestep.numerics.bits import FORMATS, np_dtype
+from truestep.numerics.bits import FORMATS, Format, np_dtype
 
 Int64s = npt.NDArray[np.int64]
 
 
+BLOCK = 1 << 15
+"""Elements worked on at a time, so that what lies between two steps stays in the cache."""
+
+
+def _lengths() -> npt.NDArray[np.int64]:
+    """Bits needed for each 16-bit word."""
+    lengths = np.zeros(1 << 16, dtype=np.int64)
+    for bit in range(16):
+        lengths[1 << bit :] = bit + 1
+    return lengths
+
+
+LENGTHS = _lengths()
+
+
 def bit_length(magnitude: Int64s) -> Int64s:
     """Bits needed for each non-negative int64; 0 for 0."""
-    length = np.zeros_like(magnitude)
-    rest = magnitude.copy()
-    for step in (32, 16, 8, 4, 2, 1):
-        is_long = rest >> step != 0
-        length += np.where(is_long, step, 0)
-        rest = np.where(is_long, rest >> step, rest)
-    length += rest != 0
+    length: Int64s = LENGTHS[magnitude & 0xFFFF]
+    for low in (16, 32, 48):
+        part = magnitude >> low
+        if not part.any():
+            break
+        length = np.where(part != 0, LENGTHS[part & 0xFFFF] + low, length)
     return length
 
 
@@ -54,32 +69,40 @@ def encode(significand: Int64s, exponent: Int64s | int, *, dtype: str) -> npt.ND
     Guarantees:
         Equal to the correctly rounded value; zero is +0; integer arithmetic only.
     """
-    fmt = FORMATS[dtype]
     significand = np.asarray(significand, dtype=np.int64)
-    exponent = np.broadcast_to(np.asarray(exponent, dtype=np.int64), significand.shape)
+    rows = np.atleast_1d(significand)
+    exponents = np.broadcast_to(np.asarray(exponent, dtype=np.int64), rows.shape)
+    bits = np.empty(rows.shape, dtype=f"uint{FORMATS[dtype].bits}")
+    step = max(1, BLOCK * len(rows) // max(1, rows.size))
+    for first in range(0, len(rows), step):
+        block = slice(first, first + step)
+        bits[block] = _encode_block(rows[block], exponents[block], FORMATS[dtype])
+    return bits.reshape(significand.shape).view(np_dtype(dtype))
+
+
+def _encode_block(significand: Int64s, exponent: Int64s, fmt: Format) -> Int64s:
     magnitude = np.abs(significand)
     excess = bit_length(magnitude) - fmt.significand_bits
-    kept = round_half_even(magnitude, np.maximum(excess, 0)) << np.maximum(-excess, 0)
-    is_carry = kept >> fmt.significand_bits != 0
-    kept = np.where(is_carry, kept >> 1, kept)
-    top = exponent + excess + is_carry + fmt.significand_bits - 1
-    is_zero = magnitude == 0
-    _require_normal(top, is_zero, dtype)
-    mantissa_bits = fmt.significand_bits - 1
-    biased = np.where(is_zero, 0, top - fmt.min_exponent + 1)
-    mantissa = np.where(is_zero, 0, kept & ((1 << mantissa_bits) - 1))
-    sign = (significand < 0).astype(np.int64)
-    bits = (sign << (fmt.bits - 1)) | (biased << mantissa_bits) | mantissa
-    return bits.astype(f"uint{fmt.bits}").view(np_dtype(dtype))
-
-
-def _require_normal(top: Int64s, is_zero: npt.NDArray[np.bool_], dtype: str) -> None:
-    fmt = FORMATS[dtype]
-    # The largest binade of e4m3fn lacks its last value; the binade below is always whole.
-    highest = fmt.max_exponent - (1 if dtype == "float8_e4m3fn" else 0)
-    is_bad = ~is_zero & ((top < fmt.min_exponent) | (top > highest))
-    if is_bad.any():
+    is_long = excess.max(initial=0) > 0
+    kept = round_half_even(magnitude, np.maximum(excess, 0)) if is_long else magnitude
+    kept = kept << np.maximum(-excess, 0)
+    smallest = 1 << fmt.mantissa_bits
+    # The hidden bit of `kept`, and a carry out of its rounding, are added to the exponent.
+    below: Int64s = exponent + excess + (fmt.mantissa_bits - fmt.min_exponent)
+    np.clip(below, -2, fmt.max_exponent - fmt.min_exponent + 1, out=below)
+    bits: Int64s = (below << fmt.mantissa_bits) + kept
+    bits[magnitude == 0] = smallest
+    if bits.min(initial=smallest) < smallest or bits.max(initial=smallest) > _largest(fmt):
         raise BoundError(
-            f"every non-zero result must be normal and finite in {dtype}, got exponents "
-            f"{int(top[is_bad].min())}..{int(top[is_bad].max())}. Use smaller scales."
+            f"every non-zero result must be normal and finite in {fmt.name}, got exponents up to "
+            f"{int(exponent.max())} on {int(magnitude.max())}. Use other scales."
         )
+    bits[magnitude == 0] = 0
+    signs: Int64s = (significand < 0).astype(np.int64) << (fmt.bits - 1)
+    return bits | signs
+
+
+def _largest(fmt: Format) -> int:
+    """The bits of the largest finite value."""
+    significand = int(math.ldexp(fmt.largest, fmt.mantissa_bits - fmt.max_exponent))
+    return ((fmt.max_exponent - fmt.min_exponent) << fmt.mantissa_bits) + significand

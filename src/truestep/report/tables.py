@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from rich.markup import escape
 from rich.table import Table
 
 from truestep.device import Device
 from truestep.judging.power import excluded_rate
 from truestep.record import Record
+from truestep.report.text import shown
 from truestep.verdict import Outcome, Verdict, merge_outcomes
 
 WIDTH = 100
@@ -40,8 +40,8 @@ def device_table(records: Sequence[Record], elapsed_s: float) -> Table:
     for device, own in _by_device(records):
         verdicts = [r.verdict for r in own if r.verdict is not None]
         table.add_row(
-            escape(device.id) + (" (simulated)" if device.is_simulated else ""),
-            escape(device.model[:28]),
+            shown(device.id) + (" (simulated)" if device.is_simulated else ""),
+            shown(device.model[:28]),
             str(len(verdicts)),
             f"{sum(v.num_comparisons for v in verdicts):,}",
             outcome_text(merge_outcomes(v.outcome for v in verdicts)),
@@ -66,9 +66,9 @@ def power_table(records: Sequence[Record]) -> Table:
     for device, own in _by_device(records):
         for (site, value_class), num in comparisons_by_site(own).items():
             table.add_row(
-                escape(device.id),
-                escape(site),
-                escape(value_class),
+                shown(device.id),
+                shown(site),
+                shown(value_class),
                 f"{num:,}",
                 f"{1 / excluded_rate(num):,.0f}",
             )
@@ -86,22 +86,22 @@ def comparisons_by_site(records: Iterable[Record]) -> dict[tuple[str, str], int]
 
 def findings_table(records: Iterable[Record]) -> Table | None:
     """One block for each verdict that is not a pass; None where all passed."""
-    shown = [r for r in records if r.verdict and r.verdict.outcome is not Outcome.PASS]
-    if not shown:
+    open_records = [r for r in records if r.verdict and r.verdict.outcome is not Outcome.PASS]
+    if not open_records:
         return None
     table = Table(title="What was found", title_justify="left", width=WIDTH, show_lines=True)
     table.add_column("device", overflow="fold")
     table.add_column("test", overflow="fold")
     table.add_column("outcome")
     table.add_column("what, and what to do", overflow="fold", ratio=1)
-    for record in shown:
+    for record in open_records:
         verdict = record.verdict
         assert verdict is not None
         table.add_row(
-            escape(record.device.id if record.device else "-"),
-            escape(record.subject),
+            shown(record.device.id if record.device else "-"),
+            shown(record.subject),
             outcome_text(verdict.outcome),
-            "\n".join(map(escape, finding_lines(verdict))),
+            "\n".join(map(shown, finding_lines(verdict))),
         )
     return table
 
@@ -110,7 +110,7 @@ def finding_lines(verdict: Verdict) -> list[str]:
     """Reason, detail, suspect and next action."""
     lines = [verdict.reason.value]
     if verdict.detail and verdict.detail != verdict.reason.next_action:
-        lines.append(verdict.detail.strip().splitlines()[-1])
+        lines += verdict.detail.strip().splitlines()[-1:]
     if verdict.suspect is not None:
         name = f" {verdict.suspect.name}" if verdict.suspect.name else ""
         lines.append(f"suspect: {verdict.suspect.scope}{name}: {verdict.suspect.because}")

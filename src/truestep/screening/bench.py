@@ -143,6 +143,7 @@ class Bench:
         site: str,
         value_class: str,
         inputs: Mapping[str, Array],
+        coverage: Mapping[str, str],
     ) -> bool:
         """Compare the digest of a result with the one that is known; True where equal.
 
@@ -155,9 +156,12 @@ class Bench:
             site: Operation and precision.
             value_class: Class of the operands.
             inputs: What it was computed from, saved if it is wrong.
+            coverage: What this call covered, by kind.
         """
         tally = self._tally(site, value_class, None)
         tally.num_comparisons += 1
+        for kind, what in coverage.items():
+            tally.coverage.setdefault(kind, {})[what] = None
         if self._is_blind or found == known:
             return True
         tally.coverage.setdefault("differs_at", {})[place] = None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from truestep.device import Device
+from truestep.errors import ConfigError
 from truestep.screening.spec import ScreeningTest
 from truestep.screening.tasks import Found, Target
 
@@ -28,6 +29,22 @@ class Planned:
     test: ScreeningTest
     seconds: float
     devices: tuple[str, ...]
+
+
+def chosen_of(found: Sequence[Found], devices: Sequence[str]) -> list[Found]:
+    """The devices that were asked for by address, or all.
+
+    Raises:
+        ConfigError: One is asked for that there is not.
+    """
+    known = {f.device.id for f in found}
+    unknown = [d for d in devices if d not in known]
+    if unknown:
+        raise ConfigError(
+            f"--device must name devices that `truestep devices` lists, got {', '.join(unknown)}. "
+            f"Here are {', '.join(sorted(known)) or 'none'}."
+        )
+    return [f for f in found if not devices or f.device.id in devices]
 
 
 def targets_of(device: Device) -> tuple[Target, ...]:

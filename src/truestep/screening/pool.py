@@ -11,6 +11,7 @@ import contextlib
 import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from multiprocessing import connection as mp_connection
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
@@ -29,6 +30,7 @@ class Bookings:
 
     def __init__(self) -> None:
         self._open: dict[str, str] = {}
+        self._interim: dict[str, Result] = {}
         self.results: dict[str, Result] = {}
         self.unattributed: list[Result] = []
 
@@ -38,12 +40,21 @@ class Bookings:
 
     def book(self, result: Result) -> str | None:
         """File a result under its own task; the key of its target, or None if it has no task."""
-        key = self._open.pop(result.task_id, None)
+        key = self._open.get(result.task_id)
         if key is None:
             self.unattributed.append(result)
+        elif result.is_interim:
+            self._interim[result.task_id] = result
         else:
+            del self._open[result.task_id]
+            self._interim.pop(result.task_id, None)
             self.results[result.task_id] = result
         return key
+
+    def close(self, task: Task, reason: Reason, detail: str) -> None:
+        """File what a task had handed in when it ended early."""
+        so_far = self._interim.get(task.id, Result(task_id=task.id))
+        self.book(replace(so_far, is_interim=False, reason=reason, detail=detail))
 
     def is_open(self, task_id: str) -> bool:
         """Whether a result is still awaited."""
@@ -85,9 +96,11 @@ class Handle:
 class Pool:
     """One long-lived worker for each target."""
 
-    def __init__(self, context: BaseContext, setups: Iterable[Setup]) -> None:
+    def __init__(
+        self, context: BaseContext, setups: Iterable[Setup], bookings: Bookings | None = None
+    ) -> None:
         self.context = context
-        self.bookings = Bookings()
+        self.bookings = bookings or Bookings()
         self.setups = {s.target.key: s for s in setups}
         self.hung: set[str] = set()
         self._handles: dict[str, Handle] = {}
@@ -109,7 +122,7 @@ class Pool:
         for key, task in tasks.items():
             self.bookings.expect(task, key)
             if key in self.hung:
-                self._file(task, Reason.DRIVER_HUNG, "its process is stuck in the driver")
+                self.bookings.close(task, Reason.DRIVER_HUNG, "its process is stuck in the driver")
                 continue
             self._handle(key).give(task, limit_s)
         self._wait(tasks, on_wait)
@@ -117,7 +130,7 @@ class Pool:
 
     def run_fresh(self, key: str, task: Task, *, limit_s: float) -> Result:
         """The result of a task in a process of its own."""
-        with contextlib.closing(Pool(self.context, [self.setups[key]])) as pool:
+        with contextlib.closing(Pool(self.context, [self.setups[key]], self.bookings)) as pool:
             return pool.run({key: task}, limit_s=limit_s)[key]
 
     def interrupt(self) -> None:
@@ -149,6 +162,8 @@ class Pool:
             return
         if isinstance(result, Result):
             self.bookings.book(result)
+            if result.is_interim:
+                return
             if handle.task is not None and result.task_id == handle.task.id:
                 handle.task = None
             if result.reason not in (None, Reason.INTERRUPTED, Reason.MISSING_CAPABILITY):
@@ -162,7 +177,7 @@ class Pool:
         code = handle.process.exitcode
         self._drop(key)
         if task is not None:
-            self._file(task, Reason.CRASHED, _describe_exit(code))
+            self.bookings.close(task, Reason.CRASHED, _describe_exit(code))
 
     def _enforce_limit(self, key: str) -> None:
         handle = self._handles[key]
@@ -171,12 +186,9 @@ class Pool:
         task = handle.task
         is_ended = self._drop(key)
         if is_ended:
-            self._file(task, Reason.TIMED_OUT, "it did not end within its limit")
+            self.bookings.close(task, Reason.TIMED_OUT, "it did not end within its limit")
         else:
-            self._file(task, Reason.DRIVER_HUNG, "its process cannot be killed")
-
-    def _file(self, task: Task, reason: Reason, detail: str) -> None:
-        self.bookings.book(Result(task_id=task.id, reason=reason, detail=detail))
+            self.bookings.close(task, Reason.DRIVER_HUNG, "its process cannot be killed")
 
     def _handle(self, key: str) -> Handle:
         if key not in self._handles:
@@ -194,5 +206,5 @@ def _describe_exit(code: int | None) -> str:
     if code is None:
         return "the worker closed its pipe"
     if code < 0:
-        return f"the worker was ended by signal {-code} ({signal.Signals(-code).name})"
+        return f"the worker was ended by signal {-code} ({signal.strsignal(-code)})"
     return f"the worker ended with exit code {code}"

@@ -9,9 +9,13 @@ from truestep.errors import ConfigError
 from truestep.screening.spec import ScreeningTest
 from truestep.screening.suite import (
     arithmetic,
+    attention,
     casts,
     copies,
     exact_training,
+    exercises,
+    functions,
+    indexing,
     integers,
     matmul,
     memory,
@@ -28,6 +32,9 @@ def all_tests() -> tuple[ScreeningTest, ...]:
         *casts.TESTS,
         *integers.TESTS,
         *reductions.TESTS,
+        *indexing.TESTS,
+        *functions.TESTS,
+        *attention.TESTS,
         *copies.TESTS,
         *memory.TESTS,
         *stress.TESTS,
@@ -41,7 +48,7 @@ def by_id(test_id: str) -> ScreeningTest:
     Raises:
         ConfigError: There is none.
     """
-    for test in all_tests():
+    for test in (*all_tests(), *exercises.TESTS):
         if test.id == test_id:
             return test
     raise ConfigError(
@@ -60,8 +67,9 @@ def choose(names: Iterable[str], *, level: int) -> tuple[ScreeningTest, ...]:
     Raises:
         ConfigError: A name is neither an id nor a group.
     """
-    tests = all_tests()
     wanted = list(names)
+    # An exercise is reached by its id alone: it belongs to no level and is not listed.
+    tests = (*all_tests(), *(t for t in exercises.TESTS if t.id in wanted))
     known = {t.id for t in tests} | groups(tests)
     for name in wanted:
         if name not in known:

@@ -12,7 +12,7 @@ from truestep.device import Device
 from truestep.judging.power import interval
 from truestep.screening import registry
 from truestep.screening.failures import INPUTS_DIGEST, Repeatable
-from truestep.screening.plan import targets_of
+from truestep.screening.plan import chosen_of, targets_of
 from truestep.screening.pool import Pool
 from truestep.screening.probe import probe
 from truestep.screening.tasks import Result, Setup, Target, Task
@@ -70,10 +70,14 @@ def replay(
         times: Rounds on each target.
         devices: Where; empty for every device that is here.
         context: How processes are started.
+
+    Raises:
+        ConfigError: A device is named that there is not.
+        BackendError: The devices could not be listed.
     """
     nowhere = Target(device=Device(id="", kind="cpu", model=""))
     found = probe(context, _setup(failure, nowhere), ())
-    chosen = [f.device for f in found if not devices or f.device.id in devices]
+    chosen = [f.device for f in chosen_of(found, devices)]
     targets = {t.key: t for d in chosen for t in targets_of(d)}
     test = registry.by_id(failure.test_id)
     tasks = {

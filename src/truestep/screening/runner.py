@@ -11,17 +11,16 @@ import shlex
 import time
 import uuid
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from multiprocessing.context import BaseContext
 
 from truestep.backends.device_lock import DeviceLock
 from truestep.backends.inventory import this_node
-from truestep.backends.sampler import Sampler
+from truestep.backends.sampler import READER, Sampler
 from truestep.context import Context, Sample
 from truestep.device import Device
-from truestep.errors import ConfigError
 from truestep.judging.health import health
 from truestep.judging.rules import Evidence, Experiment, ExperimentKind, judge
 from truestep.numerics.mixing import derive
@@ -29,7 +28,14 @@ from truestep.observation import Observation
 from truestep.reason import Reason
 from truestep.record import Artifact, Record, RecordKind
 from truestep.screening import registry
-from truestep.screening.plan import Planned, lacks, memory_per_target, plan, targets_of
+from truestep.screening.plan import (
+    Planned,
+    chosen_of,
+    lacks,
+    memory_per_target,
+    plan,
+    targets_of,
+)
 from truestep.screening.pool import Pool
 from truestep.screening.probe import probe
 from truestep.screening.request import Progress, Report, Request
@@ -41,8 +47,16 @@ LIMIT_FLOOR_S = 60.0
 LIMIT_FACTOR = 4.0
 """A task may take this much longer than its time, and the floor on top, before it is ended."""
 
+NO_DEVICE = Device(id="", kind="cpu", model="")
+
 HEALTH = "health"
 """Subject of the record of what the driver already knows."""
+
+ADMISSION = "admission"
+"""Subject of the record of a device that was not screened at all."""
+
+STRAY = "stray result"
+"""Subject of the record of a result that belongs to no task."""
 
 
 def screen(
@@ -51,6 +65,7 @@ def screen(
     context: BaseContext,
     progress: Progress,
     keep: Callable[[Record], None],
+    reader: str = READER,
 ) -> Report:
     """Screen the granted devices.
 
@@ -59,6 +74,7 @@ def screen(
         context: How processes are started: a fork server that has loaded the backend's library.
         progress: Who is told, and may stop it.
         keep: Called with each record as soon as it is made.
+        reader: `module:function` that gives the readings of a device.
 
     Raises:
         ConfigError: The request names a device or test that there is not.
@@ -68,7 +84,7 @@ def screen(
         Every planned test of every device has a record, whatever happens to its worker; clocks and
         modes are not touched; nothing outside the granted devices and memory is used.
     """
-    return Runner(request, context, progress, keep).run()
+    return Runner(request, context, progress, keep, reader=reader).run()
 
 
 class Runner:
@@ -80,11 +96,14 @@ class Runner:
         context: BaseContext,
         progress: Progress,
         keep: Callable[[Record], None],
+        *,
+        reader: str = READER,
     ) -> None:
         self.request = request
         self.context = context
         self.progress = progress
         self.keep = keep
+        self.reader = reader
         self.run_id = uuid.uuid4().hex[:12]
         self.node = this_node()
         self.records: list[Record] = []
@@ -92,6 +111,7 @@ class Runner:
         self._sampler: Sampler | None = None
         self._targets: dict[str, Target] = {}
         self._num_tasks = 0
+        self._unpinned: set[str] = set()
         self._is_interrupted = False
 
     def run(self) -> Report:
@@ -99,8 +119,8 @@ class Runner:
         start_s = time.monotonic()
         tests = registry.choose(self.request.tests, level=self.request.level)
         needs = {(n.op, n.precision) for t in tests for n in t.needs}
-        nowhere = self._setup(Target(device=Device(id="", kind="cpu", model="")))
-        found = _chosen(self.request, probe(self.context, nowhere, needs))
+        nowhere = self._setup(Target(device=NO_DEVICE))
+        found = chosen_of(probe(self.context, nowhere, needs), self.request.devices)
         with ExitStack() as stack:
             free = [f for f in found if self._admit(f, stack)]
             if free:
@@ -111,7 +131,10 @@ class Runner:
             request=self.request,
             found=tuple(found),
             records=tuple(self.records),
-            not_covered=_not_covered(tests, found) if not self.request.tests else (),
+            not_covered=(
+                *(_not_covered(tests, found) if not self.request.tests else ()),
+                *(f"{d}: partial coverage (not pinned)" for d in sorted(self._unpinned)),
+            ),
             is_interrupted=self._is_interrupted,
             elapsed_s=time.monotonic() - start_s,
         )
@@ -120,11 +143,11 @@ class Runner:
         """Lock a device that nobody else uses; a record says why it was left out."""
         if found.busy_with and not self.request.allow_busy:
             pids = ", ".join(map(str, found.busy_with[:8]))
-            self._skip(found, "screening", Reason.IN_USE, f"used by processes {pids}")
+            self._skip(found, ADMISSION, Reason.IN_USE, f"used by processes {pids}")
             return False
         lock = DeviceLock(found.device.identity_in(self.node))
         if not lock.acquire():
-            self._skip(found, "screening", Reason.LOCKED, "another screening holds its lock")
+            self._skip(found, ADMISSION, Reason.LOCKED, "another screening holds its lock")
             return False
         stack.callback(lock.release)
         return True
@@ -134,7 +157,7 @@ class Runner:
     ) -> None:
         budget_s = self.request.budget_s or Level(self.request.level).budget_s
         planned = plan(tests, found, budget_s=budget_s, is_named=bool(self.request.tests))
-        self._sampler = Sampler([f.device for f in found], context=self.context)
+        self._sampler = Sampler([f.device for f in found], context=self.context, reader=self.reader)
         stack.callback(self._sampler.close)
         self._pool = Pool(self.context, self._setups(found))
         stack.callback(self._pool.close)
@@ -149,6 +172,7 @@ class Runner:
                 continue
             self.progress.started(step.test.id)
             self._run_test(step, devices)
+        self._record_strays()
 
     def _run_test(self, step: Planned, devices: list[Found]) -> None:
         """One test on all devices together, judged and recorded for each."""
@@ -165,6 +189,7 @@ class Runner:
         start_s = time.time()
         seed = derive(self.request.seed, zlib.crc32(step.test.id.encode()))
         results = self._give(keys, step.test, seconds=step.seconds, seed=seed)
+        self._unpinned |= unpinned(results, self._targets)
         for one in able:
             context = Context(
                 before=before[one.device.id],
@@ -245,6 +270,18 @@ class Runner:
         evidence = Evidence(device=found.device, first=(), context=Context(before=sample))
         self._record(found, HEALTH, verdict, evidence=evidence)
 
+    def _record_strays(self) -> None:
+        """A record of each result that belongs to no task: it is kept, and blamed on nobody."""
+        for stray in self.pool.bookings.unattributed:
+            verdict = Verdict(
+                outcome=Outcome.UNKNOWN,
+                status=Status.ERROR,
+                reason=Reason.UNATTRIBUTED,
+                detail=f"a result names the task {stray.task_id!r}, which was not given out",
+            )
+            evidence = Evidence(device=NO_DEVICE, first=stray.observations)
+            self._record(None, STRAY, verdict, evidence=evidence, artifacts=stray.evidence)
+
     def _skip(self, found: Found, subject: str, reason: Reason, detail: str) -> None:
         verdict = Verdict(
             outcome=Outcome.UNKNOWN, status=Status.SKIPPED, reason=reason, detail=detail
@@ -253,7 +290,7 @@ class Runner:
 
     def _record(
         self,
-        found: Found,
+        found: Found | None,
         subject: str,
         verdict: Verdict,
         *,
@@ -268,14 +305,15 @@ class Runner:
             time_s=time.time(),
             subject=subject,
             node=self.node,
-            device=found.device,
-            environment=found.environment,
+            device=None if found is None else found.device,
+            environment=None if found is None else found.environment,
             context=None if evidence is None else evidence.context,
             observations=_compact(seen),
             verdict=replace(verdict, evidence=tuple(a.name for a in artifacts)),
-            replay=self._replay(subject, found.device, artifacts),
+            replay="" if found is None else self._replay(subject, found.device, artifacts),
             artifacts=artifacts,
-            is_simulated=self.request.is_simulated or found.device.is_simulated,
+            is_simulated=self.request.is_simulated
+            or (found is not None and found.device.is_simulated),
         )
         self.records.append(record)
         self.keep(record)
@@ -284,11 +322,13 @@ class Runner:
     def _replay(self, subject: str, device: Device, artifacts: tuple[Artifact, ...]) -> str:
         sheets = [a.name for a in artifacts if a.name.endswith(".json")]
         if sheets:
-            path = f"{self.request.evidence_dir}/{sheets[0]}"
-            return f"truestep replay {shlex.quote(path)}"
+            return f"truestep replay {shlex.quote(f'{self.request.evidence_dir}/{sheets[0]}')}"
+        chosen = "" if subject in (HEALTH, ADMISSION) else f" --test {subject}"
+        num = self.request.num_simulated
         return (
-            f"truestep screen --test {subject} --seed {self.request.seed} "
-            f"--level {self.request.level} --backend {self.request.backend} --device {device.id}"
+            f"truestep screen{chosen} --seed {self.request.seed} --level {self.request.level} "
+            f"--backend {self.request.backend} --device {shlex.quote(device.id)}"
+            + (f" --simulate-devices {num}" if num else "")
         )
 
     @property
@@ -375,18 +415,6 @@ class Runner:
         return self._sampler.window(device.id, start_s, time.time())
 
 
-def _chosen(request: Request, found: Sequence[Found]) -> list[Found]:
-    """The devices that were asked for."""
-    known = {f.device.id for f in found}
-    unknown = [d for d in request.devices if d not in known]
-    if unknown:
-        raise ConfigError(
-            f"--device must name devices that `truestep devices` lists, got {', '.join(unknown)}. "
-            f"Here are {', '.join(sorted(known)) or 'none'}."
-        )
-    return [f for f in found if not request.devices or f.device.id in request.devices]
-
-
 def _not_covered(tests: Sequence[ScreeningTest], found: Sequence[Found]) -> tuple[str, ...]:
     """Tests of the level that a device cannot run, and devices of which only a part is seen."""
     gaps = [
@@ -397,6 +425,15 @@ def _not_covered(tests: Sequence[ScreeningTest], found: Sequence[Found]) -> tupl
     ]
     gaps += [f"{f.device.id}: partial coverage" for f in found if f.device.is_partial]
     return tuple(gaps)
+
+
+def unpinned(results: Mapping[str, Result], targets: Mapping[str, Target]) -> set[str]:
+    """Devices of which a worker ran where the system liked: which core it tested is not known."""
+    return {
+        targets[key].device.id
+        for key, result in results.items()
+        if targets[key].cpu is not None and result.num_rounds and not result.is_pinned
+    }
 
 
 def _with_process(kind: str, observations: Iterable[Observation]) -> tuple[Observation, ...]:

@@ -18,9 +18,9 @@ NUM_PLANTED = 2
 """Calls of each site that are hit."""
 
 
-def planted(seed: int) -> Fault:
-    """The smallest fault there is: the lowest bit of one element of a result."""
-    return Fault(kind=FaultKind.FLIP, site=ANY_SITE, bit=0, calls=(0, NUM_PLANTED), seed=seed)
+def planted(seed: int, bit: int) -> Fault:
+    """The smallest fault that a test must see: its lowest bit of one element of a result."""
+    return Fault(kind=FaultKind.FLIP, site=ANY_SITE, bit=bit, calls=(0, NUM_PLANTED), seed=seed)
 
 
 def is_caught(
@@ -45,7 +45,7 @@ def is_caught(
     Guarantees:
         False where nothing could be planted, and where the comparison is switched off.
     """
-    faulty = FaultyBackend(backend, [planted(seed)], device=device, unit=unit)
+    faulty = FaultyBackend(backend, [planted(seed, test.planted_bit)], device=device, unit=unit)
     bench = make_bench(faulty)
     bench.seed = seed
     test.run(bench, seed)

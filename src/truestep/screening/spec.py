@@ -54,6 +54,7 @@ class ScreeningTest:
         run: One round: `run(bench, seed)` computes and hands results to the bench.
         share: Its part of the time budget, relative to the others.
         min_rounds: Rounds that are done even where the time is used up.
+        planted_bit: Lowest bit, modulo the width, that its check must see; the self-test flips it.
     """
 
     id: str
@@ -67,3 +68,4 @@ class ScreeningTest:
     run: Round
     share: float = 1.0
     min_rounds: int = 1
+    planted_bit: int = 0

@@ -98,6 +98,7 @@ class Result:
         elapsed_s: Wall seconds.
         reason: Why it ended early, or None.
         detail: What is known of that.
+        is_interim: A miscompare was seen and the test goes on: should it never end, this stands.
     """
 
     task_id: str
@@ -110,6 +111,7 @@ class Result:
     elapsed_s: float = 0.0
     reason: Reason | None = None
     detail: str = ""
+    is_interim: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from truestep.backends.open import open_backend
 from truestep.backends.protocol import Backend
-from truestep.errors import RecordError, UnsupportedError
+from truestep.errors import UnsupportedError
 from truestep.injection.faulty_backend import FaultyBackend
 from truestep.injection.simulated_devices import SimulatedDevices
 from truestep.numerics.mixing import derive
@@ -48,8 +48,9 @@ def open_for(setup: Setup) -> Backend:
 
 def main(connection: Connection, setup: Setup) -> None:
     """Serve tasks until the connection closes."""
-    # Ctrl-C is for the parent, which lets every worker hand in what it has.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A signal to the whole group is for the parent, which lets every worker hand in what it has.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     is_pinned = _pin(setup.target.cpu)
     worker = Worker(connection, setup, is_pinned=is_pinned)
     try:
@@ -80,6 +81,8 @@ class Work:
     rounds: list[Observation] = field(default_factory=list)
     num_rounds: int = 0
     caught: bool | None = None
+    evidence: tuple[Artifact, ...] = ()
+    is_told: bool = False
     is_stopped: bool = False
 
 
@@ -96,6 +99,7 @@ class Worker:
         """The result of a task. A test that breaks is data, never an exception."""
         start_s = time.monotonic()
         work = Work()
+        reason: Reason | None
         reason, detail = None, ""
         try:
             self._carry_out(task, work)
@@ -104,6 +108,15 @@ class Worker:
             raise
         except Exception as error:  # noqa: BLE001  whatever a faulty device raises is data
             reason, detail = _reason_of(error), _last_lines(error)
+        return replace(
+            self._result(task, work),
+            elapsed_s=time.monotonic() - start_s,
+            reason=reason,
+            detail=detail,
+        )
+
+    def _result(self, task: Task, work: Work) -> Result:
+        """What has been done so far."""
         return Result(
             task_id=task.id,
             observations=self._observations(work),
@@ -111,10 +124,7 @@ class Worker:
             num_rounds=work.num_rounds,
             is_pinned=self.is_pinned,
             selftest_caught=work.caught,
-            evidence=self._save(task, work),
-            elapsed_s=time.monotonic() - start_s,
-            reason=reason,
-            detail=detail,
+            evidence=work.evidence,
         )
 
     @property
@@ -142,11 +152,22 @@ class Worker:
             work.bench.seed = seed
             test.run(work.bench, seed)
             work.num_rounds += 1
+            self._tell(task, work)
             if task.seeds:
                 work.rounds.append(_summary(self._observations(work), work.bench.inputs_digest))
             if self._is_stopped():
                 work.is_stopped = True
                 return
+
+    def _tell(self, task: Task, work: Work) -> None:
+        """Hand in the first miscompare at once: the device that made it may hang or crash next."""
+        if task.seeds or work.is_told or work.bench is None or not work.bench.num_miscompares:
+            return
+        work.is_told = True
+        self.connection.send(replace(self._result(task, work), is_interim=True))
+        work.evidence = self._save(task, work)
+        if work.evidence:
+            self.connection.send(replace(self._result(task, work), is_interim=True))
 
     def _bench(self, backend: Backend, *, is_digesting: bool = False) -> Bench:
         return Bench(
@@ -186,13 +207,13 @@ class Worker:
     def _save(self, task: Task, work: Work) -> tuple[Artifact, ...]:
         """Files with the first failure of a task; none where they cannot be written."""
         folder, bench, test = self.setup.evidence_dir, work.bench, work.test
-        if not folder or bench is None or test is None or task.seeds or not bench.failures:
+        if not folder or bench is None or test is None or not bench.failures:
             return ()
         failure = bench.failures[0]
         again = self._bench(self.backend, is_digesting=True)
         again.seed = failure.seed
-        test.run(again, failure.seed)
         try:
+            test.run(again, failure.seed)
             return save_failure(
                 Path(folder),
                 task.id,
@@ -201,7 +222,7 @@ class Worker:
                 test_id=test.id,
                 inputs_digest=again.inputs_digest,
             )
-        except RecordError as error:
+        except Exception as error:  # noqa: BLE001  evidence is worth less than the result
             print(f"truestep: evidence was not saved: {error}", file=sys.stderr)  # noqa: T201
             return ()
 

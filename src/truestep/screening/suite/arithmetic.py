@@ -94,7 +94,10 @@ def _round(bench: Bench, seed: int, *, dtype: str) -> None:
             site=site,
             value_class="rounded_once",
             inputs={"x": x, "y": y},
-            coverage={"shape": f"{NUM_ELEMENTS}"},
+            coverage={
+                "shape": f"{NUM_ELEMENTS}",
+                "operands": f"{NUM_ELEMENTS} random pairs a round",
+            },
         )
 
 

@@ -68,7 +68,10 @@ def _round(bench: Bench, seed: int, *, dtype: str) -> None:
             site=site,
             value_class="wrapping",
             inputs={"x": x, "y": y},
-            coverage={"shape": f"{NUM_ELEMENTS}"},
+            coverage={
+                "shape": f"{NUM_ELEMENTS}",
+                "operands": f"{NUM_ELEMENTS} random pairs a round",
+            },
         )
 
 

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from truestep.numerics.bits import np_dtype
-from truestep.numerics.inputs import random_integers
+from truestep.numerics.inputs import MOST_AMPLITUDE, random_integers
 from truestep.numerics.mixing import derive
 from truestep.reference import ReferenceKind
 from truestep.screening.bench import Bench
@@ -31,7 +31,7 @@ LIMITS = {
 
 def _round(bench: Bench, seed: int, *, dtype: str) -> None:
     length = LENGTHS[dtype]
-    amplitude = min(LIMITS[dtype] // length, 1 << 30)
+    amplitude = min(LIMITS[dtype] // length, MOST_AMPLITUDE)
     values = random_integers((NUM_ROWS, length), seed=derive(seed, 1), amplitude=amplitude)
     x = bench.put(values.astype(np_dtype(dtype)))
     for op in ("sum", "max", "min"):

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rehearsal import screened, server
+from truestep.device import Device
+from truestep.errors import ConfigError, RecordError
+from truestep.fault import Fault, FaultKind
+from truestep.screening.failures import Repeatable, load_failure
+from truestep.screening.replay import Attempt, Conclusion, conclude, replay
+from truestep.screening.tasks import Target
+
+FAULT = Fault(kind=FaultKind.FLIP, site="add/float32", device="sim:1", seed=5)
+TEST = "arithmetic_float32"
+
+
+@pytest.fixture(scope="module")
+def sheet(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("evidence")
+    report = screened(tests=(TEST,), num_simulated=2, faults=(FAULT,), evidence_dir=str(folder))
+    (path,) = folder.glob("*.json")
+    (record,) = (r for r in report.records if r.artifacts)
+    assert str(path) in record.replay
+    return path
+
+
+def again(failure: Repeatable, *, times: int = 3, devices: tuple[str, ...] = ()) -> Conclusion:
+    return replay(failure, times=times, devices=devices, context=server()).conclusion
+
+
+def test_a_failure_follows_its_device(sheet):
+    shown = replay(load_failure(sheet), times=4, devices=(), context=server())
+    assert shown.conclusion is Conclusion.FOLLOWS_DEVICE
+    failed = {a.target.key: (a.num_failed, a.num_rounds) for a in shown.attempts}
+    assert failed == {"sim:0": (0, 4), "sim:1": (4, 4)}
+    assert all(a.is_same_input for a in shown.attempts)
+
+
+def test_alone_or_elsewhere_it_says_less(sheet):
+    failure = load_failure(sheet)
+    assert again(failure, devices=("sim:1",)) is Conclusion.HERE_ONLY
+    assert again(failure, devices=("sim:0",)) is Conclusion.NOT_REPRODUCED
+    assert again(replace(failure, faults=())) is Conclusion.NOT_REPRODUCED
+    everywhere = replace(failure, faults=(replace(FAULT, device=None),))
+    assert again(everywhere) is Conclusion.ALL_ALIKE
+
+
+def test_another_seed_is_another_input(sheet):
+    failure = load_failure(sheet)
+    assert again(replace(failure, seed=failure.seed + 1)) is Conclusion.OTHER_INPUTS
+
+
+def test_a_device_that_is_not_here_is_refused(sheet):
+    with pytest.raises(ConfigError, match="sim:7"):
+        again(load_failure(sheet), devices=("sim:7",))
+
+
+@given(st.integers(0, 10**6), st.integers(1, 255))
+def test_damaged_evidence_is_refused(sheet, tmp_path_factory, position, mask):
+    folder = tmp_path_factory.mktemp("damaged")
+    for path in sheet.parent.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    victim = folder / sheet.with_suffix(".safetensors").name
+    content = bytearray(victim.read_bytes())
+    content[position % len(content)] ^= mask
+    victim.write_bytes(content)
+    with pytest.raises(RecordError):
+        load_failure(folder / sheet.name)
+
+
+def attempts() -> st.SearchStrategy[list[Attempt]]:
+    def make(serial: int, num_failed: int, num_rounds: int, is_same_input: bool) -> Attempt:
+        device = Device(id=f"cuda:{serial}", kind="cuda", model="m", serial=f"GPU-{serial}")
+        return Attempt(
+            target=Target(device=device),
+            num_failed=min(num_failed, num_rounds),
+            num_rounds=num_rounds,
+            is_same_input=is_same_input,
+        )
+
+    return st.lists(
+        st.builds(
+            make, st.integers(0, 2), st.integers(0, 4), st.integers(0, 4), st.sampled_from([True])
+        ),
+        max_size=4,
+    )
+
+
+FAILURE = Repeatable(
+    test_id=TEST,
+    seed=1,
+    level=1,
+    backend="numpy",
+    device="cuda:0",
+    unit="",
+    serial="GPU-0",
+    site="add/float32",
+    run_id="r",
+    inputs_digest="d",
+)
+
+
+@given(attempts(), st.randoms())
+def test_a_conclusion_blames_the_original_only_with_a_clean_other(tried, chance):
+    found = conclude(tried, FAILURE)
+    chance.shuffle(tried)
+    assert conclude(tried, FAILURE) is found
+    bad = {a.target.device.serial for a in tried if a.num_failed}
+    ran = {a.target.device.serial for a in tried if a.num_rounds}
+    if found is Conclusion.FOLLOWS_DEVICE:
+        assert "GPU-0" in bad
+        assert ran - bad
+    assert (found is Conclusion.NOT_REPRODUCED) == (bool(ran) and not bad)
+    assert (found is Conclusion.NOTHING_RAN) == (not ran)
+
+
+def test_the_device_is_known_by_its_serial_and_not_by_its_place():
+    moved = Device(id="cuda:5", kind="cuda", model="m", serial="GPU-0")
+    other = Device(id="cuda:0", kind="cuda", model="m", serial="GPU-9")
+    tried = [
+        Attempt(target=Target(device=moved), num_failed=3, num_rounds=3, is_same_input=True),
+        Attempt(target=Target(device=other), num_failed=0, num_rounds=3, is_same_input=True),
+    ]
+    assert conclude(tried, FAILURE) is Conclusion.FOLLOWS_DEVICE
+    swapped = [
+        replace(tried[0], num_failed=0),
+        replace(tried[1], num_failed=3),
+    ]
+    assert conclude(swapped, FAILURE) is Conclusion.ELSEWHERE
