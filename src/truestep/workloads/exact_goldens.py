@@ -39,22 +39,27 @@ class Golden:
     value_class: str
     digests: Digests
 
-    def first_difference(self, other: Digests) -> Place | None:
-        """The first place at which other digests differ, or None. NaN is a digest like any other.
+    def first_difference(self, other: Digests, *, first_step: int = 0) -> Place | None:
+        """The first place at which other digests differ, or None.
+
+        Args:
+            other: Digests of consecutive steps, uint64 (steps, operations, 2).
+            first_step: Step of the first of them.
 
         Raises:
-            ValueError: The shapes differ.
+            ValueError: They are not of this training.
         """
-        if other.shape != self.digests.shape:
+        known = self.digests[first_step : first_step + len(other)]
+        if other.shape != known.shape:
             raise ValueError(
-                f"digests must have shape {self.digests.shape}, got {other.shape}. "
+                f"digests must have shape {known.shape}, got {other.shape}. "
                 "They are of another training."
             )
-        differs = (other != self.digests).any(axis=-1).reshape(-1)
+        differs = (other != known).any(axis=-1).reshape(-1)
         if not differs.any():
             return None
-        step, index = divmod(int(differs.argmax()), self.digests.shape[1])
-        return Place(step, operations(self.size)[index])
+        step, index = divmod(int(differs.argmax()), known.shape[1])
+        return Place(first_step + step, operations(self.size)[index])
 
 
 def size_of(name: str) -> Size:
