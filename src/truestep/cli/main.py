@@ -17,6 +17,7 @@ from truestep.errors import TruestepError
 
 COMMANDS = {
     "devices": "List the devices that can be screened here.",
+    "golden": "Make the shipped digests again, and compare.",
     "replay": "Repeat a saved failure here or on another device.",
     "screen": "Screen this node, and say what was ruled out.",
     "selftest": "Plant faults in every test and see that each is found.",

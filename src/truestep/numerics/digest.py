@@ -114,6 +114,17 @@ def finish(sums: Sums, *, dtype: str, shape: Iterable[int]) -> str:
     return f"{mix_int(sums[0] + first & MASK):016x}{mix_int(sums[1] + second & MASK):016x}"
 
 
+def digest_words(digests: Iterable[str]) -> npt.NDArray[np.uint64]:
+    """Digests as their two lanes, uint64 (number, 2)."""
+    lanes = [int(text[i : i + 16], 16) for text in digests for i in (0, 16)]
+    return np.array(lanes, dtype=np.uint64).reshape(-1, 2)
+
+
+def digest_text(words: npt.NDArray[np.uint64]) -> tuple[str, ...]:
+    """The digests of `digest_words`, as text again."""
+    return tuple(f"{int(first):016x}{int(second):016x}" for first, second in words)
+
+
 def host_words(array: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """The bytes in row-major order as int64 words, one axis, the tail padded with zeros.
 

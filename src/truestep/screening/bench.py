@@ -12,7 +12,7 @@ import numpy as np
 from truestep.backends.protocol import Array, Backend, Host
 from truestep.device import Device
 from truestep.numerics.compare import compare
-from truestep.numerics.digest import digest
+from truestep.numerics.digest import digest, digest_words
 from truestep.observation import Miscompare, Observation, Party, Role
 from truestep.reference import Reference, ReferenceKind
 
@@ -131,6 +131,49 @@ class Bench:
         self._miscompare(tally, actual, expected, site, inputs or {})
         return False
 
+    def check_digest(
+        self,
+        actual: Array,
+        *,
+        found: str,
+        known: str,
+        right: Callable[[], Host],
+        place: str,
+        site: str,
+        value_class: str,
+        inputs: Mapping[str, Array],
+        coverage: Mapping[str, str],
+    ) -> bool:
+        """Compare the digest of a result with the one that is known; True where equal.
+
+        Args:
+            actual: What was computed. Zeros are +0.
+            found: Its digest.
+            known: The digest that is right.
+            right: Computes what is right, to say which bits differ. Called only where they do.
+            place: Where in a long computation this is, in words.
+            site: Operation and precision.
+            value_class: Class of the operands.
+            inputs: What it was computed from, saved if it is wrong.
+            coverage: What this call covered, by kind.
+        """
+        tally = self._tally(site, value_class, None)
+        tally.num_comparisons += 1
+        for kind, what in coverage.items():
+            tally.coverage.setdefault(kind, {})[what] = None
+        if self._is_blind or found == known:
+            return True
+        tally.coverage.setdefault("differs_at", {})[place] = None
+        expected = right()
+        difference = compare(self.backend.get(actual), expected)
+        if difference is None:
+            # The digest itself was computed wrongly, or the host makes the same mistake again.
+            difference = compare(digest_words([found]), digest_words([known]))
+        assert difference is not None
+        shown = {"actual": actual, "expected": self.backend.put(expected, self.device)}
+        self._keep(tally, difference, site, {**inputs, **shown})
+        return False
+
     def check_repeats(
         self,
         compute: Callable[[], Array],
@@ -170,13 +213,17 @@ class Bench:
         if found is None:
             # Equal bits that are unequal by value: NaN on both sides, so no expected value at all.
             raise ValueError(f"{site} was given an expected value that holds NaN")
+        self._keep(tally, found, site, {**inputs, "actual": actual, "expected": expected})
+
+    def _keep(
+        self, tally: Tally, found: Miscompare, site: str, arrays: Mapping[str, Array]
+    ) -> None:
         tally.num_miscompares += 1
         if tally.miscompare is None:
             tally.miscompare, tally.seed = found, self.seed
         if len(self.failures) < self._max_failures:
-            arrays = {name: get(array).copy() for name, array in inputs.items()}
-            arrays |= {"actual": get(actual).copy(), "expected": get(expected).copy()}
-            self.failures.append(Failure(site=site, seed=self.seed, arrays=arrays))
+            hosts = {name: np.array(self.backend.get(a), copy=True) for name, a in arrays.items()}
+            self.failures.append(Failure(site=site, seed=self.seed, arrays=hosts))
 
     def _tally(self, site: str, value_class: str, receiver: Device | None) -> Tally:
         if receiver is None:

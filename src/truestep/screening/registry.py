@@ -12,6 +12,7 @@ from truestep.screening.suite import (
     attention,
     casts,
     copies,
+    exact_training,
     exercises,
     functions,
     indexing,
@@ -37,6 +38,7 @@ def all_tests() -> tuple[ScreeningTest, ...]:
         *copies.TESTS,
         *memory.TESTS,
         *stress.TESTS,
+        *exact_training.TESTS,
     )
 
 

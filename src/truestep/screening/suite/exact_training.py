@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small language model is trained, and every accumulator of every step is known in advance."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from truestep.backends.protocol import Array, Host
+from truestep.numerics.digest import digest_text
+from truestep.reference import ReferenceKind
+from truestep.screening.bench import Bench
+from truestep.screening.spec import Level, Need, ScreeningTest
+from truestep.workloads import copy_task, exact_goldens
+from truestep.workloads.exact_goldens import Golden, Place
+from truestep.workloads.exact_products import Mode, site_of
+from truestep.workloads.exact_reference import ReferenceRun, Step
+from truestep.workloads.exact_sizes import SIZES, initial_masters, operations
+from truestep.workloads.exact_transformer import ExactTransformer
+
+Arrays = Mapping[str, Array]
+
+MODES = {
+    "fp32": Mode("fp32", "float32"),
+    "tf32": Mode("tf32", "float32"),
+    "bf16": Mode("bf16", "bfloat16"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Training:
+    """One training on a bench, beside its golden."""
+
+    bench: Bench
+    golden: Golden
+    mode: Mode
+
+    def run(self) -> None:
+        """Train, and hand every digest to the bench."""
+        size, put = self.golden.size, self._put
+        model = ExactTransformer(self.bench.backend, size, self.mode)
+        constants, masters = put(copy_task.constants(size)), put(initial_masters(size))
+        for step in range(size.num_steps):
+            batch = put(copy_task.batch(size, step))
+            after, shown = model.step(masters, batch, constants)
+            if self._is_right(step, shown, masters, batch):
+                masters = after
+            else:
+                # Each step speaks for itself: the next one starts from the right weights.
+                right, _ = self._right_step(step, masters)
+                # Past the bench: what is put here is no input of the round.
+                masters = {
+                    n: self.bench.backend.put(r, self.bench.device) for n, r in right.items()
+                }
+
+    def _is_right(
+        self, step: int, shown: tuple[Array, ...], masters: Arrays, batch: Arrays
+    ) -> bool:
+        expected = functools.cache(lambda: self._right_step(step, masters)[1])
+        found = self.bench.backend.digest_many(shown)
+        known = digest_text(self.golden.digests[step])
+        are_right = [
+            self.bench.check_digest(
+                shown[i],
+                found=found[i],
+                known=known[i],
+                right=functools.partial(lambda i: expected()[i], i),
+                place=str(Place(step, operation)),
+                site=site_of(operation, self.mode),
+                value_class=f"exact_{self.mode.value_class}",
+                inputs={**batch, **masters},
+                coverage={"training": self.golden.size.name},
+            )
+            for i, operation in enumerate(operations(self.golden.size))
+        ]
+        return all(are_right)
+
+    def _right_step(self, step: int, masters: Arrays) -> Step:
+        """The step on the host, from masters whose digests were right."""
+        host = {name: self.bench.backend.get(master) for name, master in masters.items()}
+        return ReferenceRun(self.golden.size, self.golden.value_class).step(host, step)
+
+    def _put(self, hosts: Mapping[str, Host]) -> dict[str, Array]:
+        return {name: self.bench.put(host) for name, host in hosts.items()}
+
+
+def _round(bench: Bench, seed: int, *, size_name: str, precision: str) -> None:
+    """One whole training. It is always the same: the seed decides nothing."""
+    del seed
+    mode = MODES[precision]
+    golden = exact_goldens.load(SIZES[size_name], mode.value_class)
+    _Training(bench, golden, mode).run()
+
+
+def _training(size: str, precision: str, level: Level) -> ScreeningTest:
+    return ScreeningTest(
+        id=f"exact_training_{size.lower()}_{precision}",
+        level=level,
+        groups=("exact_training", precision),
+        stresses=f"{precision} products in the shapes and order of training, the elementwise units "
+        "and memory between them; forward, backward and update",
+        known_because="weights, activations and gradients are integers whose sums stay below 2^24, "
+        "so every device, library and order gives the shipped digests; integers made them",
+        blind_to="exp, square root and division; wide significands; "
+        "kernels that a product library keeps for larger shapes",
+        reference=ReferenceKind.EXACT,
+        needs=(Need(op="matmul", precision=precision),),
+        run=functools.partial(_round, size_name=size, precision=precision),
+        share=0.5,
+        min_rounds=2 if size != "L" else 1,
+    )
+
+
+TESTS = (
+    _training("S", "fp32", Level.QUICK),
+    _training("S", "tf32", Level.MEDIUM),
+    _training("S", "bf16", Level.MEDIUM),
+    *(_training("M", precision, Level.MEDIUM) for precision in MODES),
+    *(_training("L", precision, Level.LONG) for precision in MODES),
+)
