@@ -239,12 +239,14 @@ def test_a_miscompare_that_the_hardware_reported_is_still_a_fail(counter):
     assert quiet.reason is Reason.MISCOMPARE_REPEATED
 
 
-def test_a_rising_counter_without_a_miscompare_is_no_fail():
+def test_a_rising_counter_without_a_miscompare_is_neither_fail_nor_pass():
     context = Context(
         before=Sample(time_s=0, readings={"xid_count": 0}),
         after=Sample(time_s=1, readings={"xid_count": 1}),
     )
-    assert judge(evidence(trial(), context=context)).outcome is not Outcome.FAIL
+    verdict = judge(evidence(trial(), context=context))
+    assert (verdict.outcome, verdict.reason) == (Outcome.UNKNOWN, Reason.HARDWARE_REPORTED)
+    assert "xid_count" in verdict.detail
 
 
 def test_a_fail_names_what_was_not_varied():

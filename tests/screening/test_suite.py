@@ -216,6 +216,21 @@ def test_the_sign_of_zero_is_no_miscompare_and_does_not_hide_one() -> None:
 
 
 @IN_EVERY_LIBRARY
+@pytest.mark.parametrize("dtype", ["float32", "float8_e4m3fn"])
+def test_a_value_damaged_into_minus_zero_shows_the_damaged_bit_alone(name: str, dtype: str) -> None:
+    backend, device = opened(name, registry.by_id("cast_float32"))
+    bench = bench_on(backend, device=device)
+    highest = FORMATS[dtype].bits - 2
+    expected = np.array([0.0, -2.0]).astype(np_dtype(dtype))
+    wrong = flip_bit(expected, index=1, bit=highest)
+    assert wrong[1] == 0
+    assert not bench.check(backend.put(wrong, device), backend.put(expected, device), site="s")
+    (seen,) = observed(bench)
+    assert seen.miscompare is not None
+    assert seen.miscompare.bits == (highest,)
+
+
+@IN_EVERY_LIBRARY
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_a_value_that_is_not_finite_is_a_miscompare(name: str, value: float) -> None:
     backend, device = opened(name, registry.by_id("cast_float32"))

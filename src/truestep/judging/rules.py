@@ -89,7 +89,8 @@ def judge(evidence: Evidence) -> Verdict | Experiment:
     """The verdict on a device, or the experiment that is needed first.
 
     Guarantees:
-        A pass only of finished work with comparisons and a caught planted fault; a fail only of a
+        A pass only of finished work with comparisons, a caught planted fault and no counter of
+        lost data that rose meanwhile; a fail only of a
         miscompare against a reference that is enough; where every party fails alike, nobody is
         blamed; calling again with the outcome of each experiment ends after at most three.
     """
@@ -104,6 +105,13 @@ def judge(evidence: Evidence) -> Verdict | Experiment:
         return _unknown(evidence, Status.COMPLETE, Reason.NO_COMPARISONS, num)
     if not evidence.selftest_caught:
         return _unknown(evidence, Status.COMPLETE, Reason.SELFTEST_MISSED, num)
+    risen = evidence.context.risen()
+    if risen:
+        # Clean results beside lost data are no pass, and no fail of what was computed either.
+        told = (
+            f"the results are right, but the hardware reported lost data: {', '.join(risen)} rose"
+        )
+        return _unknown(evidence, Status.COMPLETE, Reason.HARDWARE_REPORTED, num, told)
     return Verdict(
         outcome=Outcome.PASS,
         status=Status.COMPLETE,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from multiprocessing.context import BaseContext
@@ -89,7 +89,7 @@ def replay(
         )
         for key in targets
     }
-    pool = Pool(context, [_setup(failure, t) for t in targets.values()])
+    pool = Pool(context, [_setup(failure, t, chosen) for t in targets.values()])
     try:
         results = pool.run(tasks, limit_s=LIMIT_S)
     finally:
@@ -123,10 +123,11 @@ def _is_original(target: Target, failure: Repeatable) -> bool:
     return device.id == failure.device
 
 
-def _setup(failure: Repeatable, target: Target) -> Setup:
+def _setup(failure: Repeatable, target: Target, devices: Sequence[Device] = ()) -> Setup:
     return Setup(
         backend=failure.backend,
         target=target,
+        peers=tuple(d for d in devices if d.id != target.device.id),
         level=failure.level,
         num_simulated=failure.num_simulated,
         faults=failure.faults,
