@@ -14,12 +14,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from truestep.backends.open import open_backend
+from truestep.backends.open import MODULES, open_backend
+from truestep.fault import Fault, FaultKind
+from truestep.injection.faulty_backend import FaultyBackend
 from truestep.numerics.bits import flip_bit
 from truestep.screening.bench import Bench
 from truestep.workloads import copy_task, exact_goldens
-from truestep.workloads.exact_products import POWERS, requantise
-from truestep.workloads.exact_reference import HostProducts, ReferenceRun, num_right
+from truestep.workloads.exact_products import POWERS, Mode, requantise
+from truestep.workloads.exact_reference import (
+    HostProducts,
+    ReferenceRun,
+    digests_of,
+    num_right,
+)
 from truestep.workloads.exact_sizes import (
     AMPLITUDE,
     LARGEST_SHIFT,
@@ -29,6 +36,7 @@ from truestep.workloads.exact_sizes import (
     initial_masters,
     operations,
 )
+from truestep.workloads.exact_transformer import ExactTransformer
 
 S = SIZES["S"]
 EVERY_SIZE = pytest.mark.parametrize("size", SIZES.values(), ids=lambda size: size.name)
@@ -125,6 +133,34 @@ def test_it_learns_and_falls_to_chance_without_attention(value_class):
     assert abs(found - chance) < slack
     before = num_right(S, value_class, initial_masters(S)) / num
     assert abs(before - chance) < slack
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_zero_whose_lowest_bit_flips_is_found_in_every_library(name):
+    pytest.importorskip(name)
+    backend = open_backend(name)
+    device = backend.devices()[0]
+    _, right = ReferenceRun(S, "accumulator").step(initial_masters(S), 0)
+    operation = "forward/layer0.attention.mix"
+    index = operations(S).index(operation)
+    fault = Fault(
+        kind=FaultKind.FLIP,
+        site="matmul/fp32/forward",
+        calls=(index, index + 1),
+        index=int((right[index] == 0).argmax()),
+        bit=0,
+    )
+
+    def put(hosts: Any) -> Any:
+        return {key: backend.put(host, device) for key, host in hosts.items()}
+
+    faulty = FaultyBackend(backend, [fault], device=device)
+    _, shown = ExactTransformer(faulty, S, Mode("fp32", "float32")).step(
+        put(initial_masters(S)), put(copy_task.batch(S, 0)), put(copy_task.constants(S))
+    )
+    hosts = tuple(backend.get(array) for array in shown)
+    place = exact_goldens.load(S, "accumulator").first_difference(digests_of(hosts)[None])
+    assert str(place) == "step 0 forward layer0.attention.mix"
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from truestep.numerics.bits import canonical_zero
 from truestep.numerics.exact import PRECISIONS
 from truestep.workloads.exact_sizes import AMPLITUDE
 
@@ -62,6 +61,16 @@ def requantise(xp: Any, x: Array, shift: int, amplitude: int = AMPLITUDE) -> Arr
     return xp.clip(xp.floor(x * POWERS[shift] + 0.5 * (shift > 0)), -amplitude, amplitude)
 
 
+def positive_zero(xp: Any, x: Array) -> Array:
+    """-0 as +0, because libraries differ in the sign of a zero sum; every other bit as it is.
+
+    By bits and not by value: XLA on a CPU takes a subnormal for zero, and that is damage.
+    """
+    bits = x.view(getattr(xp, f"int{8 * x.dtype.itemsize}"))
+    negative_zero = -(1 << (8 * x.dtype.itemsize - 1))
+    return xp.where(bits == negative_zero, xp.zeros_like(bits), bits).view(x.dtype)
+
+
 @dataclass(slots=True)
 class Recorder:
     """Computes products, and keeps every raw accumulator under its name, in order."""
@@ -85,6 +94,5 @@ class Recorder:
         )
         wide = xp.astype(raw, xp.float32)
         shown = raw if self.mode.value_class == "bf16" else wide
-        # Libraries differ in the sign of a zero sum.
-        self.accumulators[name] = canonical_zero(xp, shown)
+        self.accumulators[name] = positive_zero(xp, shown)
         return wide

@@ -8,7 +8,7 @@ C columns each, F hidden units, V words, I = V + T inputs (one word and one posi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -103,47 +103,43 @@ class Size:
         return self.shifts["table_rate" if parameter == "table" else "rate"]
 
 
-SIZES: Mapping[str, Size] = {
-    "S": Size(
-        name="S",
-        num_layers=2,
-        width=32,
-        num_heads=2,
-        hidden=64,
-        vocabulary=16,
-        num_positions=16,
-        num_sequences=32,
-        num_steps=96,
-        steps_per_halving=24,
-    ),
-    "M": Size(
-        name="M",
-        num_layers=3,
-        width=64,
-        num_heads=4,
-        hidden=256,
-        vocabulary=32,
-        num_positions=32,
-        num_sequences=32,
-        num_steps=160,
-        steps_per_halving=40,
-        shifts=SHIFTS | _WIDER,
-    ),
-    "L": Size(
-        name="L",
-        num_layers=4,
-        width=128,
-        num_heads=4,
-        hidden=512,
-        vocabulary=32,
-        num_positions=32,
-        num_sequences=32,
-        num_steps=200,
-        steps_per_halving=50,
-        shifts=SHIFTS | _WIDER,
-        seed=2,
-    ),
-}
+_S = Size(
+    name="S",
+    num_layers=2,
+    width=32,
+    num_heads=2,
+    hidden=64,
+    vocabulary=16,
+    num_positions=16,
+    num_sequences=32,
+    num_steps=96,
+    steps_per_halving=24,
+)
+_M = Size(
+    name="M",
+    num_layers=3,
+    width=64,
+    num_heads=4,
+    hidden=256,
+    vocabulary=32,
+    num_positions=32,
+    num_sequences=32,
+    num_steps=160,
+    steps_per_halving=40,
+    shifts=SHIFTS | _WIDER,
+)
+_L = replace(
+    _M,
+    name="L",
+    num_layers=4,
+    width=128,
+    hidden=512,
+    num_steps=200,
+    steps_per_halving=50,
+    seed=2,
+)
+
+SIZES: Mapping[str, Size] = {size.name: size for size in (_S, _M, _L)}
 """Every training that has a golden. Permanent: another training takes another name."""
 
 

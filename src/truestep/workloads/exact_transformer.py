@@ -15,13 +15,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from truestep.numerics.bits import canonical_zero
 from truestep.workloads.exact_products import (
     Array,
     Arrays,
     Mode,
     Products,
     Recorder,
+    positive_zero,
     requantise,
 )
 from truestep.workloads.exact_sizes import AMPLITUDE, Size, parameter_shapes
@@ -81,7 +81,7 @@ class ExactTransformer:
         # Clamped before it is slowed, so that what is rounded is small.
         change = requantise(xp, gradient, size.rate(name), unit >> size.shifts["step"])
         new = master - xp.floor(change * pace + 0.5)
-        return canonical_zero(xp, xp.clip(new, -AMPLITUDE * unit, AMPLITUDE * unit))
+        return positive_zero(xp, xp.clip(new, -AMPLITUDE * unit, AMPLITUDE * unit))
 
 
 class _Pass:
