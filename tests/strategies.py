@@ -200,11 +200,27 @@ def records(draw: st.DrawFn) -> ts.Record:
         context=draw(st.none() | contexts),
         observations=draw(several(observations(), most=2)),
         verdict=draw(st.none() | verdicts()),
+        action=draw(actions()) if kind is ts.RecordKind.ACTION else None,
+        transition=draw(transitions()) if kind is ts.RecordKind.TRANSITION else None,
         replay=draw(words),
         artifacts=draw(several(artifacts, most=2)),
         withdraws=draw(names) if kind is ts.RecordKind.WITHDRAWAL else "",
         is_simulated=(device is not None and device.is_simulated) or draw(st.booleans()),
         schema_version=SCHEMA_VERSION,
+    )
+
+
+@st.composite
+def transitions(draw: st.DrawFn) -> ts.Transition:
+    """Steps from any state to any other; which are legal is for the fleet to say."""
+    before, after = draw(
+        st.lists(st.sampled_from(ts.NodeState), min_size=2, max_size=2, unique=True)
+    )
+    return ts.Transition(
+        before=before,
+        after=after,
+        reason=draw(st.sampled_from(ts.Reason)),
+        records=draw(several(names)),
     )
 
 
@@ -253,6 +269,7 @@ ALL_NOUNS = {
     ts.Reference: references,
     ts.Sample: samples,
     ts.Suspect: suspects,
+    ts.Transition: transitions(),
     ts.Verdict: verdicts(),
 }
 """A strategy for every dataclass among the nouns."""

@@ -15,6 +15,7 @@ from truestep.observation import Miscompare, Observation, Party
 from truestep.reason import Reason
 from truestep.record import Artifact, Record, RecordKind
 from truestep.reference import Reference, ReferenceKind
+from truestep.transition import NodeState, Transition
 from truestep.verdict import Outcome, Power, Status, Suspect, Verdict
 
 __version__ = "0.1.0"
@@ -31,6 +32,7 @@ __all__ = [
     "FaultKind",
     "Miscompare",
     "Node",
+    "NodeState",
     "Observation",
     "Outcome",
     "Party",
@@ -45,5 +47,6 @@ __all__ = [
     "Status",
     "StepDecision",
     "Suspect",
+    "Transition",
     "Verdict",
 ]

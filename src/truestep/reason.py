@@ -155,6 +155,28 @@ class Reason(StrEnum):
         Owner.USER,
         "Wait for the other screening of this device to end.",
     )
+    INSTALLED = ("installed", Owner.NOBODY, "Screen the node before its first use.")
+    JOB_STARTED = ("job_started", Owner.NOBODY, "None.")
+    JOB_ENDED = ("job_ended", Owner.NOBODY, "Screen the node before its next use.")
+    SCREENING_DUE = ("screening_due", Owner.NOBODY, "None.")
+    SCREENING_STALE = (
+        "screening_stale",
+        Owner.USER,
+        "Screen again: the evidence is too old to act on.",
+    )
+    RETEST_FAILED = (
+        "retest_failed",
+        Owner.HARDWARE,
+        "Quarantine the node; it failed again in a fresh process.",
+    )
+    REPAIR_STARTED = ("repair_started", Owner.HARDWARE, "Repair, then put the node on probation.")
+    REPAIR_DONE = ("repair_done", Owner.NOBODY, "Screen at the extended level.")
+    BOUND_REACHED = (
+        "bound_reached",
+        Owner.HARDWARE,
+        "Return or retire nodes, or raise the bound; this one waits.",
+    )
+    PERSON_DECIDED = ("person_decided", Owner.NOBODY, "None.")
     NOT_STARTED = (
         "not_started",
         Owner.USER,

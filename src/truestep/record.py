@@ -6,10 +6,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from truestep.action import Action
 from truestep.context import Context
 from truestep.device import Device, Node
 from truestep.environment import Environment
 from truestep.observation import Observation
+from truestep.transition import Transition
 from truestep.verdict import Verdict
 
 SCHEMA_VERSION = 1
@@ -55,6 +57,8 @@ class Record:
         environment, context: Under what.
         observations: What was seen.
         verdict: What it means.
+        action: What was done to the node, or would be; of an action record only.
+        transition: Which arrow the node took; of a transition record only.
         replay: The command that repeats it.
         artifacts: Files beside it.
         withdraws: Id of the record that this one takes back.
@@ -72,6 +76,8 @@ class Record:
     context: Context | None = None
     observations: tuple[Observation, ...] = ()
     verdict: Verdict | None = None
+    action: Action | None = None
+    transition: Transition | None = None
     replay: str = ""
     artifacts: tuple[Artifact, ...] = ()
     withdraws: str = ""
@@ -79,6 +85,12 @@ class Record:
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def __post_init__(self) -> None:
+        for kind, name in ((RecordKind.ACTION, "action"), (RecordKind.TRANSITION, "transition")):
+            if (self.kind is kind) != (getattr(self, name) is not None):
+                raise ValueError(
+                    f"a record of kind {kind!s} must hold its {name}, and no other kind may, got "
+                    f"kind={self.kind!s}, {name}={getattr(self, name)!r}."
+                )
         if (self.kind is RecordKind.WITHDRAWAL) != bool(self.withdraws):
             raise ValueError(
                 "a withdrawal must name the record it takes back, and no other kind may, got "
