@@ -14,7 +14,7 @@ CROSS_CHECK_EVERY = 40
 """Steps between those of a larger training that int64 repeats."""
 
 
-@click.group("golden")
+@click.group("golden", epilog="Example: truestep golden exact --size S --check")
 def command() -> None:
     """Digests that every correct device must give."""
 
