@@ -138,14 +138,18 @@ def show_tables(report: Report, results: Results, out: Console, *, is_long: bool
     findings = tables.findings_table(report.records)
     if findings is not None:
         out.print(findings)
+    for line in _notes(report):
+        out.print(line, markup=False)
+    # What is copied stays whole, however long.
     for line in tables.repeat_commands(report.records):
         out.print(f"Repeat: {line}", markup=False, soft_wrap=True)
-    for line in _notes(report, results):
-        out.print(line, markup=False)
+    if results.folder is not None:
+        kept = f"{results.folder} (result-{report.run_id}.json, {JOURNAL})"
+        out.print(f"Results: {kept}", markup=False, soft_wrap=True)
     out.print(f"Outcome: {tables.outcome_text(report.outcome)}")
 
 
-def _notes(report: Report, results: Results) -> list[str]:
+def _notes(report: Report) -> list[str]:
     notes = []
     if report.request.is_simulated:
         notes.append("Simulated: devices or faults were invented for this run.")
@@ -157,8 +161,6 @@ def _notes(report: Report, results: Results) -> list[str]:
         shown = "; ".join(report.not_covered[:3])
         more = len(report.not_covered) - 3
         notes.append(f"Not covered: {shown}" + (f"; and {more} more" if more > 0 else ""))
-    if results.folder is not None:
-        notes.append(f"Results: {results.folder} (result-{report.run_id}.json, {JOURNAL})")
     return notes
 
 
