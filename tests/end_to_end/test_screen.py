@@ -258,3 +258,39 @@ def test_a_completion_script_is_made(shell):
     )
     assert done.returncode == 0, done.stderr
     assert "truestep" in done.stdout
+
+
+def closing(redirections: str) -> tuple[str, ...]:
+    """A shell that starts what follows with streams closed."""
+    return ("sh", "-c", f'exec "$@" {redirections}', "sh")
+
+
+@pytest.mark.parametrize("redirections", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_a_closed_output_is_no_defect_and_nothing_takes_its_place(tmp_path, redirections):
+    done = run(*SOUND, "--json", "--out", tmp_path, before=closing(redirections))
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
+    assert len(list(Journal(tmp_path / "journal.jsonl").read())) == 2
+    assert not Journal(tmp_path / "journal.jsonl").scan().num_damaged
+
+
+def test_a_closed_error_stream_changes_no_exit_status(tmp_path):
+    done = run(*SOUND, "--json", "--out", tmp_path, before=closing("<&- 2>&-"))
+    assert (done.returncode, strict_json(done.stdout)["outcome"]) == (0, "pass")
+    assert run("frobnicate", before=closing("2>&-")).returncode == 2
+
+
+@pytest.mark.parametrize("words", [("frobnicate",), ("screen", "--device", "cuda:9", *QUICK)])
+def test_an_error_that_cannot_be_told_is_no_defect(tmp_path, words):
+    with Path("/dev/full").open("w") as full:
+        assert run(*words, stderr=full, cwd=tmp_path).returncode == 2
+
+
+@pytest.mark.parametrize("form", [["--json"], []], ids=["json", "tables"])
+def test_a_name_that_the_encoding_lacks_does_not_hide_a_defect(tmp_path, form):
+    env = environment(PYTHONIOENCODING="ascii")
+    done = run(*DEFECT, *form, "--out", tmp_path / "ü", env=env)
+    assert done.returncode == 1, done.stderr
+    if form:
+        assert strict_json(done.stdout)["outcome"] == "fail"
+    else:
+        assert "Outcome: fail" in done.stdout

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 import traceback
@@ -65,8 +66,36 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line. Whatever goes wrong, the exit status is never 0 or 1 by accident."""
-    code = _run()
-    sys.exit(NOT_JUDGED if _is_output_lost() else code)
+    code = NOT_JUDGED
+    try:
+        is_heard = _prepare_streams()
+        code = _run()
+        if _is_output_lost() or not is_heard:
+            code = NOT_JUDGED
+    except BaseException:  # noqa: BLE001  the interpreter would end with 1, which means a defect
+        code = NOT_JUDGED
+    sys.exit(code)
+
+
+def _prepare_streams() -> bool:
+    """Make the standard streams safe to use. False where standard output was closed at the start.
+
+    A closed one is given the null device, so that no file opened later takes its number and gets
+    what is printed. What an encoding lacks is escaped: a name must not turn a fail into an error.
+    """
+    is_heard = sys.stdout is not None
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    return is_heard
 
 
 def _run() -> int:
@@ -97,18 +126,23 @@ def _run() -> int:
 
 
 def _fail(why: str) -> int:
-    print(f"truestep: {why}", file=sys.stderr)  # noqa: T201
+    with contextlib.suppress(OSError):
+        print(f"truestep: {why}", file=sys.stderr)  # noqa: T201
     return NOT_JUDGED
 
 
 def _is_output_lost() -> bool:
     """Whether the output cannot be written. It is said once; a result that nobody got is none."""
+    is_lost = False
     try:
         sys.stdout.flush()
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            _fail(f"the output could not be written ({error})")
+    except (OSError, ValueError) as error:
+        is_lost = True
+        _fail(f"the output could not be written ({error})")
         # The interpreter flushes once more when it ends, and would end with a status of its own.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123
-        return True
-    return False
+    try:
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123
+    return is_lost
