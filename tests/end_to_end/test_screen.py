@@ -294,3 +294,18 @@ def test_a_name_that_the_encoding_lacks_does_not_hide_a_defect(tmp_path, form):
         assert strict_json(done.stdout)["outcome"] == "fail"
     else:
         assert "Outcome: fail" in done.stdout
+
+
+def test_loading_a_command_starts_no_threads_and_leaves_the_environment_as_it_was():
+    """Each thread of OpenBLAS takes memory, and without it the process ends with 1."""
+    code = (
+        "import os; before = dict(os.environ); from truestep.cli.main import cli; "
+        "cli.get_command(None, 'screen'); import numpy; "
+        "print(len(os.listdir('/proc/self/task')), os.environ == before)"
+    )
+    env = {k: v for k, v in environment().items() if not k.endswith("_NUM_THREADS")}
+    for more in ({}, {"OMP_NUM_THREADS": "2"}):
+        seen = subprocess.run(
+            [*COMMAND[:4], code], env=env | more, capture_output=True, text=True, check=True
+        )
+        assert seen.stdout.split() == ["1", "True"]

@@ -25,6 +25,29 @@ COMMANDS = {
     "tests": "List the screening tests.",
 }
 
+COMPUTES_HERE = ("golden",)
+"""Commands that compute in this process, and not in its workers."""
+
+_THREAD_SWITCHES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def _load_numpy() -> None:
+    """Load numpy with one thread, and leave the environment as it was.
+
+    For each thread OpenBLAS takes memory when it is loaded, and where there is none it ends the
+    process with 1, which means a defect. Workers record the environment, so it must not change.
+    """
+    before = {name: os.environ.get(name) for name in _THREAD_SWITCHES}
+    os.environ.update(dict.fromkeys(_THREAD_SWITCHES, "1"))
+    try:
+        import_module("numpy")
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
 
 class LazyGroup(click.Group):
     """Loads a subcommand's module only when it runs."""
@@ -39,6 +62,8 @@ class LazyGroup(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
+        if cmd_name not in COMPUTES_HERE:
+            _load_numpy()
         command: click.Command = import_module(f"truestep.cli.{cmd_name}").command
         return command
 
