@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import sys
 
@@ -17,8 +18,15 @@ Examples:
   truestep screen                            all devices of this node, level 1
   truestep screen --level 3 --json           15 minutes, one JSON document
   truestep screen --test matmul --device cpu:0
-  truestep screen --simulate flip:matmul/fp32,rate=0.005 --simulate-devices 4
+  truestep screen --simulate flip:matmul/fp32,rate=0.005,device=sim:1 --simulate-devices 2
 """
+
+
+def _finite(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
+    """The value; not a number lies in every range."""
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter(f"must be a finite number, got {value}.", ctx=ctx, param=param)
+    return value
 
 
 @click.command("screen", epilog=EXAMPLES)
@@ -26,7 +34,8 @@ Examples:
 @click.option(
     "--minutes",
     type=click.FloatRange(min=0, min_open=True, max=100_000),
-    help="Time for all tests together, instead of the level's own.",
+    callback=_finite,
+    help="Time for all tests together; every test still does its least number of rounds.",
 )
 @options.backend
 @options.devices
