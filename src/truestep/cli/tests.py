@@ -28,7 +28,8 @@ def command(names: tuple[str, ...], as_json: bool) -> None:
         click.echo(dumps({"schema_version": SCHEMA_VERSION, "tests": list(map(plain, chosen))}))
     elif len(chosen) == 1:
         for key, value in plain(chosen[0]).items():
-            click.echo(f"{key:<14} {value}")
+            text = ", ".join(value) if isinstance(value, list) else value
+            click.echo(f"{key:<14} {text}")
     else:
         output.console().print(_table(chosen))
 
