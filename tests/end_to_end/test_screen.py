@@ -59,6 +59,15 @@ def test_a_defect_is_told_with_its_device_and_how_to_repeat_it(defect):
     assert command.startswith(f"Repeat: truestep replay {folder}/evidence/")
 
 
+def test_an_odd_folder_keeps_what_is_copied_on_one_line(tmp_path):
+    done = run(*DEFECT, "--out", tmp_path / "a\n:smile:[red]'b")
+    assert done.returncode == 1
+    (repeat,) = (x for x in done.stdout.splitlines() if x.startswith("Repeat: "))
+    (results,) = (x for x in done.stdout.splitlines() if x.startswith("Results: "))
+    assert r"a\012:smile:[red]\'b/evidence/" in repeat
+    assert r"a\x0a:smile:[red]'b (result-" in results
+
+
 def test_the_saved_failure_follows_its_device_on_replay(defect):
     folder, _ = defect
     (sheet,) = (folder / "evidence").glob("*.json")
@@ -113,6 +122,8 @@ def test_json_is_one_strict_document_whatever_happens(tmp_path, test, code, reas
         (("screen", "--simulate", "flip:matmul,size=1"), "'size=1'"),
         (("screen", "--simulate", "flip:matmul,bit=64"), "bit must lie in"),
         (("screen", "--level", "5"), "5"),
+        (("screen", *QUICK, "--minutes", "nan"), "must be a finite number, got nan"),
+        (("screen", *QUICK, "--minutes", "inf"), "inf is not in the range"),
         (("replay", "/nonexistent.json"), "nonexistent.json"),
         (("frobnicate",), "frobnicate"),
     ],
@@ -176,6 +187,17 @@ def test_a_full_disk_is_told_and_does_not_change_the_exit_status(tmp_path):
     assert "results cannot be kept on disk" in done.stderr
 
 
+def test_a_result_that_does_not_fit_leaves_nothing_behind(tmp_path, run_python):
+    code = (
+        "import resource, sys; from pathlib import Path; from truestep.cli.output import Results; "
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({LIMIT_BYTES}, {LIMIT_BYTES})); "
+        f"results = Results(Path(sys.argv[1])); results.write('r.json', 'x' * {LIMIT_BYTES + 1}); "
+        "print(results.folder)"
+    )
+    assert run_python(code, tmp_path).strip() == "None"
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("arguments", [(*SOUND, "--json"), ("tests",)])
 def test_output_that_cannot_be_written_is_never_a_pass(tmp_path, arguments):
     more = ("--out", tmp_path) if arguments[0] == "screen" else ()
@@ -220,6 +242,7 @@ def test_every_test_is_listed_and_one_is_told_in_full():
     full = run("tests", "matmul_exact_fp32")
     for key in ("stresses", "known_because", "blind_to", "needs", "min_rounds"):
         assert key in full.stdout
+    assert "[" not in full.stdout
     plain = strict_json(run("tests", "matmul", "--json").stdout)
     assert {t["reference"] for t in plain["tests"]} == {"exact"}
 

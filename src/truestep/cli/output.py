@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -16,7 +15,9 @@ from truestep.cli.exit_codes import exit_code
 from truestep.errors import RecordError
 from truestep.record import SCHEMA_VERSION, Record
 from truestep.report import tables
+from truestep.report.text import one_line, shown
 from truestep.screening.request import Report
+from truestep.store.durable import write_atomically
 from truestep.store.journal import Journal
 from truestep.store.schema import dumps, to_plain
 
@@ -65,12 +66,8 @@ class Results:
         if self.folder is None:
             return
         try:
-            path = self.folder / name
-            descriptor, temporary = tempfile.mkstemp(dir=self.folder, prefix=f".{name}")
-            with os.fdopen(descriptor, "w") as file:
-                file.write(text)
-            Path(temporary).replace(path)
-        except OSError as error:
+            write_atomically(self.folder / name, text.encode())
+        except (RecordError, OSError) as error:
             self.lose(str(error))
 
     def lose(self, why: str) -> None:
@@ -142,10 +139,10 @@ def show_tables(report: Report, results: Results, out: Console, *, is_long: bool
         out.print(line, markup=False)
     # What is copied stays whole, however long.
     for line in tables.repeat_commands(report.records):
-        out.print(f"Repeat: {line}", markup=False, soft_wrap=True)
+        out.print(f"Repeat: {one_line(line)}", markup=False, emoji=False, soft_wrap=True)
     if results.folder is not None:
         kept = f"{results.folder} (result-{report.run_id}.json, {JOURNAL})"
-        out.print(f"Results: {kept}", markup=False, soft_wrap=True)
+        out.print(f"Results: {shown(kept)}", emoji=False, soft_wrap=True)
     out.print(f"Outcome: {tables.outcome_text(report.outcome)}")
 
 

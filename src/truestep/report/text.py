@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+
 from rich.markup import escape
 
 
@@ -11,7 +14,27 @@ def shown(text: str) -> str:
 
     A device name may hold bytes that clear a terminal or pretend another outcome.
     """
-    return escape("".join(c if c.isprintable() else _code(c) for c in text))
+    plain = "".join(c if c.isprintable() else _code(c) for c in text)
+    # The space: rich doubles a backslash at the end, and shows it doubled.
+    return escape(plain + " ")[:-1]
+
+
+def one_line(command: str) -> str:
+    """A command of a shell on one line, as bash takes it: what is not printable is quoted $'..'."""
+    if command.isprintable():
+        return command
+    return " ".join(map(_quoted, shlex.split(command)))
+
+
+def _quoted(word: str) -> str:
+    if word.isprintable():
+        return shlex.quote(word)
+    kept = ("\\'" if c == "'" else c for c in word.replace("\\", "\\\\"))
+    return "$'" + "".join(c if c.isprintable() else _octal(c) for c in kept) + "'"
+
+
+def _octal(character: str) -> str:
+    return "".join(f"\\{byte:03o}" for byte in os.fsencode(character))
 
 
 def _code(character: str) -> str:
