@@ -228,6 +228,19 @@ def test_nans_are_compared_by_their_bits() -> None:
     assert compare(bits.flip_bit(nan, index=0, bit=0), nan) is not None
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "bfloat16"])
+@pytest.mark.parametrize("is_expected", [False, True])
+def test_a_signalling_nan_on_either_side_raises_nothing(dtype: str, is_expected: bool) -> None:
+    form = bits.FORMATS[dtype]
+    one = np.ones(2, bits.np_dtype(dtype))
+    words = bits.as_uint(one).copy()
+    words[0] = form.exponent_mask | 1
+    pair = (words.view(one.dtype), one)
+    found = compare(*(reversed(pair) if is_expected else pair))
+    assert found is not None
+    assert found.change is Change.NON_FINITE
+
+
 def test_signed_zeros_differ_until_they_are_made_canonical() -> None:
     minus, plus = np.array([-0.0]), np.array([0.0])
     found = compare(minus, plus)

@@ -173,8 +173,8 @@ def _max_ulp(actual: Host, expected: Host) -> int | None:
 def _max_relative(actual: Host, expected: Host) -> float | None:
     """Largest |actual - expected| / |expected| in float64, where that is finite; else None."""
     is_float = bits.FORMATS[bits.name_of(actual.dtype)].kind == "float"
-    scale = np.abs(expected.astype(np.float64))
     with np.errstate(all="ignore"):
+        scale = np.abs(expected.astype(np.float64))
         if is_float:
             apart = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
         else:
