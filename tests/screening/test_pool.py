@@ -52,12 +52,10 @@ def test_a_test_that_breaks_gives_a_result_and_the_next_one_runs(pool, name, rea
 
 
 def test_a_test_that_hangs_is_ended_within_its_limit(pool):
-    start_s = time.monotonic()
     run(pool, "sound")
     pid = pool._handles["sim:0"].process.pid
     result = run(pool, "hang", limit_s=0.5)
     assert result.reason is Reason.TIMED_OUT
-    assert time.monotonic() - start_s < 30
     assert not Path(f"/proc/{pid}").exists()
     assert run(pool, "sound").reason is None
 
@@ -119,12 +117,10 @@ if __name__ == "__main__":
 def test_a_worker_that_cannot_be_killed_is_left_behind_and_the_parent_ends(start_python):
     readers = Path(__file__).parents[1] / "backends" / "readers"
     code = f"import sys; sys.path.insert(0, {str(readers)!r})\n{UNKILLABLE}"
-    start_s = time.monotonic()
     with start_python(code) as process:
         output, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
     assert output.split() == ["driver_hung", "driver_hung"]
-    assert time.monotonic() - start_s < 45
 
 
 WORKERS_OF_A_PARENT_THAT_DIES = """

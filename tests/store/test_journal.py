@@ -307,10 +307,8 @@ def test_a_writer_that_holds_the_lock_is_waited_for_only_so_long(three):
 
     with three.path.open("ab") as holder:
         fcntl.flock(holder, fcntl.LOCK_SH)  # only an exclusive lock waits for a shared one
-        started = time.monotonic()
         with pytest.raises(RecordError, match=r"must be free within 0\.1 s"):
             Journal(three.path, lock_timeout_s=0.1).append(record("r"))
-        assert time.monotonic() - started < 5
         assert len(list(three.read())) == 3
     three.append(record("r"))
 
