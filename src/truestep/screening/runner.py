@@ -197,7 +197,7 @@ class Runner:
                 after=self._sample(one.device),
             )
             own = {k: r for k, r in results.items() if self._targets[k].device.id == one.device.id}
-            others = [k for k in keys if k not in own]
+            others = {k: r for k, r in results.items() if k not in own}
             self._settle(one, step.test, own, others, context)
 
     def _settle(
@@ -205,7 +205,7 @@ class Runner:
         found: Found,
         test: ScreeningTest,
         own: dict[str, Result],
-        others: list[str],
+        others: dict[str, Result],
         context: Context,
     ) -> None:
         """Judge one device, running what judging asks for, and record it."""
@@ -213,6 +213,7 @@ class Runner:
         evidence = Evidence(
             device=found.device,
             first=_with_process("same", (o for r in own.values() for o in r.observations)),
+            others=_with_process("same", (o for r in others.values() for o in r.observations)),
             selftest_caught=all(r.selftest_caught for r in own.values()),
             context=context,
             has_others=len(own) + len(others) > 1,
@@ -225,7 +226,7 @@ class Runner:
                 # Whoever stopped the run gets the verdict that stands without experiments.
                 evidence = replace(evidence, tried=frozenset(ExperimentKind))
             else:
-                evidence = self._experiment(answer, evidence, test, list(own), others)
+                evidence = self._experiment(answer, evidence, test, list(own), list(others))
             answer = judge(evidence)
         artifacts = tuple(a for r in own.values() for a in r.evidence)
         self._record(found, test.id, answer, evidence=evidence, artifacts=artifacts)
