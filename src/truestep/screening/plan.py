@@ -109,10 +109,13 @@ def not_covered(
         if test.least_s > budget_s:
             gaps.append(f"{test.id} (needs {test.least_s:.0f} s)")
             continue
+        without: dict[tuple[str, ...], list[str]] = {}
+        for one in found:
+            without.setdefault(lacks(test, one), []).append(one.device.id)
         gaps += [
-            f"{one.device.id}: {test.id} (lacks {', '.join(missing)})"
-            for one in found
-            if (missing := lacks(test, one))
+            f"{test.id} on {', '.join(ids)} (lacks {', '.join(missing)})"
+            for missing, ids in without.items()
+            if missing
         ]
     return (*gaps, *(f"{f.device.id}: partial coverage" for f in found if f.device.is_partial))
 
