@@ -51,13 +51,12 @@ class Context:
     after: Sample | None = None
 
     def risen(self) -> tuple[str, ...]:
-        """The counters of lost data that rose between `before` and `after`."""
-        if self.before is None or self.after is None:
-            return ()
+        """The counters of lost data that rose from the first to the last sample that has them."""
+        samples = [s for s in (self.before, *self.during, self.after) if s is not None]
         rises = []
         for name in COUNTERS_OF_LOST_DATA:
-            first, last = self.before.readings.get(name), self.after.readings.get(name)
-            if isinstance(first, int | float) and isinstance(last, int | float) and last > first:
+            counts = [v for s in samples if isinstance(v := s.readings.get(name), int | float)]
+            if counts and counts[-1] > counts[0]:
                 rises.append(name)
         return tuple(rises)
 

@@ -61,7 +61,7 @@ class Power:
     Attributes:
         site: Operation and precision.
         value_class: Class of operands.
-        num_comparisons: Independent clean checked calls.
+        num_comparisons: Independent clean checked calls, of the unit that made the fewest.
         excluded_rate: Rates of wrong calls above this are excluded at 95 %: 1 - 0.05^(1/n).
         coverage: Shapes, value ranges and units that were covered.
     """

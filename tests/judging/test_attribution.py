@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 import itertools
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from judging.trials import alone, compared, sent, trial
 from truestep.judging.attribution import ALL_ALIKE, attribute
+from truestep.judging.power import chance_of_share
 from truestep.observation import Observation, Party, Role
 from truestep.verdict import Scope
 
@@ -75,14 +77,42 @@ def test_where_all_are_wrong_alike_it_is_software(devices, wrong, subject):
     assert suspect.because == ALL_ALIKE
 
 
-@given(st.lists(st.sampled_from(DEVICES[1:]), min_size=2, unique=True), st.integers(1, 50))
-def test_a_device_is_named_only_where_luck_does_not_explain_the_others(devices, total):
+@given(
+    st.lists(st.sampled_from(DEVICES[1:]), min_size=2, unique=True),
+    st.integers(1, 10),
+    st.integers(1, 2000),
+)
+def test_a_device_is_named_only_where_luck_does_not_explain_the_others(devices, wrong, total):
     bad, *clean = devices
-    suspect = attribute([alone(bad, wrong=1, total=10), *(alone(d, total=total) for d in clean)])
-    is_luck = 0.9 ** (total * len(clean)) > 0.05
+    suspect = attribute(
+        [alone(bad, wrong=wrong, total=10), *(alone(d, total=total) for d in clean)]
+    )
+    # Shared out over all who were asked, since any of them could have been the one.
+    chance = chance_of_share(wrong, 10, 0, total * len(clean))
+    is_luck = chance > 0.05 / len(devices)
     assert (suspect.name, suspect.scope) == (
         ("", Scope.UNKNOWN) if is_luck else (bad, Scope.DEVICE)
     )
+
+
+@pytest.mark.parametrize("rate", [1e-3, 3e-3, 1e-2])
+@pytest.mark.parametrize("num_devices", [2, 3, 8, 16])
+def test_where_all_are_equally_bad_hardly_anybody_is_named(num_devices, rate):
+    draws = np.random.default_rng(num_devices).binomial(1536, rate, (200, num_devices))
+    names = [f"cuda:{i}" for i in range(num_devices)]
+    num_wrong_names = 0
+    for wrong in draws:
+        found = [alone(n, wrong=int(w), total=1536) for n, w in zip(names, wrong, strict=True)]
+        named = (attribute(found, subject=n) for n, w in zip(names, wrong, strict=True) if w)
+        num_wrong_names += any(suspect.name for suspect in named)
+    # Expected in at most 5 % of the runs; 17 of 200 or more would be luck once in 50.
+    assert num_wrong_names <= 16
+
+
+@pytest.mark.parametrize("num_clean", [1, 4])
+def test_links_that_are_all_alike_are_hardly_ever_named(num_clean):
+    found = [sent("a", "b", wrong=1, total=20), *(sent("a", f"c{i}", total=1) for i in range(4))]
+    assert attribute(found[: 1 + num_clean]).scope is Scope.UNKNOWN
 
 
 def test_a_bad_cpu_is_a_host_cpu():
@@ -111,7 +141,7 @@ def test_one_bad_core_among_clean_ones_is_named_and_two_are_the_device():
     assert (suspect.scope, suspect.name) == (Scope.UNIT, "cpu:0/core3")
     cores[5] = alone("cpu:0", "core5", wrong=10)
     assert attribute(cores).scope is Scope.UNKNOWN
-    assert attribute([*cores, alone("cpu:1", "core9")]).name == "cpu:0"
+    assert attribute([*cores, alone("cpu:1", "core9", total=1000)]).name == "cpu:0"
 
 
 def test_a_rarely_wrong_core_is_not_named_by_a_few_clean_calls():

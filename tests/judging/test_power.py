@@ -4,9 +4,15 @@ import math
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from scipy.stats import beta
+from scipy.stats import beta, fisher_exact
 
-from truestep.judging.power import detection_chance, excluded_rate, interval, power_of
+from truestep.judging.power import (
+    chance_of_share,
+    detection_chance,
+    excluded_rate,
+    interval,
+    power_of,
+)
 from truestep.observation import Change, Miscompare, Observation, Party, Spread
 from truestep.reference import Reference, ReferenceKind
 
@@ -19,7 +25,9 @@ def tallies(draw: st.DrawFn, most: int = 10**6) -> tuple[int, int]:
     return draw(st.integers(0, n)), n
 
 
-def seen(*, site: str, num: int, is_bad: bool = False, **conditions: str) -> Observation:
+def seen(
+    *, num: int, site: str = "matmul/fp32", unit: str = "", is_bad: bool = False, **conditions: str
+) -> Observation:
     miscompare = Miscompare(
         dtype="float32",
         shape=(2,),
@@ -37,7 +45,7 @@ def seen(*, site: str, num: int, is_bad: bool = False, **conditions: str) -> Obs
     return Observation(
         name="test",
         reference=Reference(kind=ReferenceKind.EXACT, provenance="integers"),
-        parties=(Party(device="cpu:0"),),
+        parties=(Party(device="cpu:0", unit=unit),),
         site=site,
         value_class="exact",
         value=float(is_bad),
@@ -118,9 +126,25 @@ def test_power_is_told_by_site_and_never_where_something_was_wrong():
     )
     assert [(p.site, p.num_comparisons) for p in found] == [("matmul/fp32", 300)]
     assert found[0].excluded_rate == excluded_rate(300)
-    assert found[0].coverage == ("shape: 2",)
+    assert found[0].coverage == ("shape: 2", "units: cpu:0")
 
 
 def test_power_states_the_conditions_under_which_it_was_had():
     (found,) = power_of([seen(site="sum", num=10, threads="1")])
     assert "threads: 1" in found.coverage
+
+
+def test_power_is_that_of_the_unit_that_made_fewest_comparisons():
+    cores = [seen(num=n, unit=f"core{i}") for i, n in enumerate((100, 300))]
+    (power,) = power_of([*cores, seen(num=50, unit="core0")])
+    assert power.num_comparisons == 150
+    assert power.coverage[-1] == "units: cpu:0/core0, cpu:0/core1"
+
+
+@given(st.integers(1, 30), st.integers(0, 30), st.integers(1, 200), st.integers(1, 200))
+def test_the_chance_of_a_share_is_that_of_fishers_test(wrong, others_wrong, extra, others_extra):
+    total, others_total = wrong + extra, others_wrong + others_extra
+    table = [[wrong, extra], [others_wrong, others_extra]]
+    expected = fisher_exact(table, alternative="greater").pvalue
+    found = chance_of_share(wrong, total, others_wrong, others_total)
+    assert found == pytest.approx(expected, rel=1e-6, abs=1e-12)

@@ -175,7 +175,7 @@ def test_the_failing_round_counts_once_in_the_rate_of_its_device():
     # One miscompare in 100 calls: ten clean calls elsewhere are luck in 90 % of such cases.
     first = trial(wrong=1, total=100)
     verdict, _ = settle(evidence(first, has_others=True), wrong=0)
-    assert "luck in 91%" in verdict.suspect.because
+    assert "luck in 92%" in verdict.suspect.because
 
 
 def test_a_fault_of_one_device_is_charged_to_it():

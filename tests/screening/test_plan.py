@@ -14,6 +14,7 @@ from truestep.screening.plan import (
     MOST_QUICK_MEMORY_BYTES,
     lacks,
     memory_per_target,
+    not_covered,
     plan,
     targets_of,
 )
@@ -38,20 +39,31 @@ devices = st.lists(found(), max_size=4, unique_by=lambda f: f.device.id)
 chosen = st.lists(st.sampled_from(TESTS), max_size=6, unique_by=lambda t: t.id)
 
 
-@given(chosen, devices, st.floats(0.001, 1e5), st.booleans())
-def test_the_budget_is_spent_on_tests_that_some_device_can_run(tests, present, budget_s, is_named):
-    planned = plan(tests, present, budget_s=budget_s, is_named=is_named)
+@given(chosen, devices, st.floats(0.001, 1e5), st.sets(st.sampled_from([t.id for t in TESTS])))
+def test_the_budget_is_spent_on_tests_that_some_device_can_run(tests, present, budget_s, named):
+    planned = plan(tests, present, budget_s=budget_s, named=named)
     if planned:
         assert math.isclose(sum(p.seconds for p in planned), budget_s)
     known = {f.device.id: f for f in present}
     for step in planned:
         assert step.devices
         assert step.seconds > 0
-        if not is_named:
+        if step.test.id not in named:
             assert not any(lacks(step.test, known[d]) for d in step.devices)
     # Without a name, what no device can run is left out; with one, it is kept to be told.
-    expected = [t for t in tests if any(is_named or not lacks(t, f) for f in present)]
+    expected = [
+        t
+        for t in tests
+        if any(t.id in named or not (lacks(t, f) or t.least_s > budget_s) for f in present)
+    ]
     assert [p.test for p in planned] == expected
+    # What is left out is told: no device passes for a test that it did not run.
+    gaps = "\n".join(not_covered(tests, present, budget_s=budget_s, named=named))
+    for test in tests:
+        ran = {d for p in planned if p.test is test for d in p.devices}
+        assert (test.id in gaps) == (
+            test.id not in named and (test.least_s > budget_s or len(ran) < len(present))
+        )
 
 
 @given(found(), st.integers(1, 4), st.integers(1, 256))

@@ -24,8 +24,9 @@ def exit_code(outcome: Outcome, records: Iterable[Record], style: ExitStyle) -> 
     """The exit status.
 
     `standard`: 0 every requested device passed, 1 a defect was found, 2 nothing could be judged.
-    `slurm`: 1 only for a confirmed fail of this node's own hardware, because in a prolog any other
-    number drains the node; all else is 0. `nagios`: 0 OK, 2 critical, 3 unknown.
+    `slurm`: 1 only for a confirmed fail of this node's own hardware, named by a contrast: in a
+    prolog any other number drains the node, and a bad library must not drain a cluster. All else
+    is 0. `nagios`: 0 OK, 2 critical, 3 unknown.
     """
     if style is ExitStyle.SLURM:
         return DEFECT if any(_is_own_confirmed_fail(r) for r in records) else PASSED
@@ -38,5 +39,5 @@ def _is_own_confirmed_fail(record: Record) -> bool:
     verdict = record.verdict
     if verdict is None or verdict.outcome is not Outcome.FAIL or not verdict.is_confirmed:
         return False
-    foreign = (Scope.INPUT_DATA, Scope.SOFTWARE_OR_PLATFORM)
+    foreign = (Scope.INPUT_DATA, Scope.SOFTWARE_OR_PLATFORM, Scope.UNKNOWN)
     return verdict.suspect is None or verdict.suspect.scope not in foreign

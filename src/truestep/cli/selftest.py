@@ -56,6 +56,8 @@ def command(
     findings = tables.findings_table(report.records)
     if findings is not None:
         out.print(findings)
+    if report.not_covered:
+        out.print(f"Not tried here: {'; '.join(report.not_covered)}", markup=False)
     out.print(f"Planted faults found in {len(caught)} of {len(report.records)} tests.")
     if report.outcome == "fail":
         sys.exit(DEFECT)

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from truestep.judging.power import detection_chance
+from truestep.judging.power import chance_of_share, detection_chance
 from truestep.observation import Observation, Party, Role
 from truestep.verdict import Scope, Suspect
 
-ALL_ALIKE = "every party differs in the same way"
+ALL_ALIKE = "every party that was asked gives wrong results"
 
 
 LUCK = 0.05
-"""A clean contrast counts only if a party as bad as the failing one would rarely look clean."""
+"""A contrast counts only if luck explains it in fewer cases, shared out over all who were asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,15 @@ class Cell:
         return self.wrong > 0
 
 
-def luck(bad: Iterable[Cell], clean: Iterable[Cell]) -> float:
-    """The chance that parties as bad as the bad ones would look as clean as the clean ones."""
-    bad = list(bad)
-    total = sum(c.total for c in bad)
-    rate = sum(c.wrong for c in bad) / total if total else 0.0
-    return 1 - detection_chance(rate, sum(c.total for c in clean))
+def luck(bad: Iterable[Cell], others: Iterable[Cell]) -> float:
+    """The chance that cells no worse than the others have as many of the wrong results."""
+    bad, others = list(bad), list(others)
+    return chance_of_share(
+        sum(c.wrong for c in bad),
+        sum(c.total for c in bad),
+        sum(c.wrong for c in others),
+        sum(c.total for c in others),
+    )
 
 
 def attribute(observations: Iterable[Observation], *, subject: str = "") -> Suspect | None:
@@ -77,15 +80,14 @@ def attribute(observations: Iterable[Observation], *, subject: str = "") -> Susp
         return _suspect_of_pairs(pairs)
     cells = _cells(alone)
     bad_devices = {c.device for c in cells if c.is_bad}
-    clean_devices = {c.device for c in cells} - bad_devices
-    if subject in bad_devices and clean_devices:
-        bad_devices = {subject}
-    if len(bad_devices) > 1:
-        return _several_bad_devices(bad_devices, clean_devices)
-    (device,) = bad_devices
+    if subject not in bad_devices and len(bad_devices) > 1:
+        return _several_bad_devices(bad_devices, {c.device for c in cells} - bad_devices)
+    device = subject if subject in bad_devices else min(bad_devices)
     own = [c for c in cells if c.device == device]
-    others = [c for c in cells if c.device in clean_devices]
-    return _suspect_unit(device, own) or _suspect_device(device, own, others)
+    others = [c for c in cells if c.device != device]
+    return (
+        _suspect_device(device, own, others) or _suspect_unit(device, own) or _nobody(own, others)
+    )
 
 
 def _suspect_input(name: str) -> Suspect:
@@ -131,22 +133,41 @@ def _suspect_of_pairs(observations: Iterable[Observation]) -> Suspect:
     )
 
 
-def _suspect_device(device: str, own: list[Cell], others: list[Cell]) -> Suspect:
-    chance = luck([c for c in own if c.is_bad], others)
-    if not others:
-        why = "no second device has run the same input"
-    elif chance > LUCK:
-        why = f"other devices were clean, but that is luck in {chance:.0%} of such cases"
-    else:
-        names = ", ".join(sorted({c.device for c in others}))
-        why = f"{names} gave the right bits for the same input"
-    is_named = bool(others) and chance <= LUCK
+def _suspect_device(device: str, own: list[Cell], others: list[Cell]) -> Suspect | None:
+    """The device, or its one bad unit, if it is worse than all others together."""
+    asked = {c.device for c in others}
+    if not others or luck(own, others) > LUCK / (len(asked) + 1):
+        return None
+    clean = sorted(asked - {c.device for c in others if c.is_bad})
+    unit = _suspect_unit(device, own)
+    if unit is not None:
+        return unit
+    why = (
+        f"{', '.join(clean)} gave the right bits for the same input"
+        if clean
+        else "it fails far more often than the others that were asked"
+    )
     is_host = device.startswith("cpu:")
     return Suspect(
-        scope=(Scope.HOST_CPU if is_host else Scope.DEVICE) if is_named else Scope.UNKNOWN,
-        name=device if is_named else "",
+        scope=Scope.HOST_CPU if is_host else Scope.DEVICE,
+        name=device,
         because="; ".join(filter(None, (why, _dependence(own)))),
     )
+
+
+def _nobody(own: list[Cell], others: list[Cell]) -> Suspect:
+    """Why no device is named: nobody else was asked, all fail alike, or it may be luck."""
+    bad = {c.device for c in others if c.is_bad}
+    asked = {c.device for c in others}
+    if asked and bad == asked:
+        return Suspect(scope=Scope.SOFTWARE_OR_PLATFORM, because=ALL_ALIKE)
+    why = "no second device has run the same input"
+    if asked:
+        chance = luck(own, others)
+        why = (
+            f"it is no worse than {len(asked)} others, or so by luck in {chance:.0%} of such cases"
+        )
+    return Suspect(scope=Scope.UNKNOWN, because="; ".join(filter(None, (why, _dependence(own)))))
 
 
 def _several_bad_devices(bad: set[str], clean: set[str]) -> Suspect:
@@ -166,14 +187,15 @@ def _suspect_unit(device: str, own: Iterable[Cell]) -> Suspect | None:
     clean = [c for c in cells if c.unit not in bad_units]
     if len(bad_units) != 1 or not clean:
         return None
-    if luck([c for c in cells if c.is_bad], clean) > LUCK:
+    num_clean = len({c.unit for c in clean})
+    if luck([c for c in cells if c.unit in bad_units], clean) > LUCK / (num_clean + 1):
         return None
     (unit,) = bad_units
     return Suspect(
         scope=Scope.UNIT,
         name=f"{device}/{unit}",
         because="the device's other units gave the right bits for the same input "
-        f"({len({c.unit for c in clean})} of them)",
+        f"({num_clean} of them)",
     )
 
 
@@ -197,28 +219,30 @@ def _changed(one: Cell, other: Cell) -> set[str]:
     return {name for name, _ in set(one.conditions) ^ set(other.conditions)}
 
 
-def _suspect_link(observations: list[Observation]) -> Suspect:
+def _suspect_link(observations: Iterable[Observation]) -> Suspect:
     """Sender, receiver or directed link, from observations with a sender and a receiver."""
-    edges: dict[tuple[str, str], bool] = {}
+    edges: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     for seen in observations:
-        edge = (_party(seen, Role.SENDER).device, _party(seen, Role.RECEIVER).device)
-        edges[edge] = edges.get(edge, False) or seen.is_miscompare
-    bad = {e for e, is_bad in edges.items() if is_bad}
-    clean = edges.keys() - bad
-    if not clean:
+        tally = edges[_party(seen, Role.SENDER).device, _party(seen, Role.RECEIVER).device]
+        tally[0] += int(seen.value) if seen.is_miscompare else 0
+        tally[1] += seen.num_comparisons
+    bad = {edge for edge, (wrong, _) in edges.items() if wrong}
+    if bad == edges.keys():
         scope = Scope.SOFTWARE_OR_PLATFORM if len(bad) > 1 else Scope.UNKNOWN
         why = ALL_ALIKE if len(bad) > 1 else "no other transfer has been tried"
         return Suspect(scope=scope, because=why)
+    if _edge_luck(edges, bad) > LUCK / len(edges):
+        return Suspect(scope=Scope.UNKNOWN, because="the other transfers may be clean by luck")
     if len(bad) == 1:
         ((sender, receiver),) = bad
         return Suspect(
             scope=Scope.LINK,
             name=f"{sender}->{receiver}",
-            because=f"{len(clean)} other directed transfers were exact: path or platform",
+            because=f"{len(edges) - 1} other directed transfers were exact: path or platform",
         )
     for end, role in ((0, "sent"), (1, "received")):
         devices = {e[end] for e in bad}
-        if len(devices) == 1 and not any(e[end] in devices for e in clean):
+        if len(devices) == 1 and {e for e in edges if e[end] in devices} == bad:
             (device,) = devices
             return Suspect(
                 scope=Scope.DEVICE,
@@ -226,6 +250,11 @@ def _suspect_link(observations: list[Observation]) -> Suspect:
                 because=f"everything that it {role} was damaged, all other transfers were exact",
             )
     return Suspect(scope=Scope.UNKNOWN, because=f"{len(bad)} directed transfers differ")
+
+
+def _edge_luck(edges: Mapping[tuple[str, str], list[int]], bad: set[tuple[str, str]]) -> float:
+    wrong, total = (sum(edges[e][i] for e in bad) for i in (0, 1))
+    return chance_of_share(wrong, total, 0, sum(edges[e][1] for e in edges if e not in bad))
 
 
 def _cells(observations: Iterable[Observation]) -> list[Cell]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from truestep.observation import Observation
@@ -30,6 +30,31 @@ def detection_chance(rate: float, num_calls: int) -> float:
     if rate >= 1.0:
         return 1.0 if num_calls else 0.0
     return -math.expm1(num_calls * math.log1p(-rate))
+
+
+def chance_of_share(wrong: int, total: int, others_wrong: int, others_total: int) -> float:
+    """The chance that a party no worse than the others would have this many of the wrong results.
+
+    One-sided Fisher exact test: of all wrong results of everybody, at least `wrong` fall among
+    this party's `total` comparisons by luck.
+
+    Guarantees: in [0, 1]; 1 without comparisons of others; falls as `wrong` grows.
+
+    Source: Fisher, Statistical Methods for Research Workers (1934), section 21.02.
+    """
+    everything, all_wrong = total + others_total, wrong + others_wrong
+    if others_total == 0 or wrong == 0:
+        return 1.0
+    log_all = _log_choose(everything, all_wrong)
+    tail = (
+        math.exp(_log_choose(total, k) + _log_choose(others_total, all_wrong - k) - log_all)
+        for k in range(max(wrong, all_wrong - others_total), min(all_wrong, total) + 1)
+    )
+    return min(1.0, math.fsum(tail))
+
+
+def _log_choose(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 
 
 def interval(k: int, n: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
@@ -92,16 +117,17 @@ def _continued_fraction(x: float, a: int, b: int) -> float:
 def power_of(observations: Iterable[Observation]) -> tuple[Power, ...]:
     """What clean observations rule out, one entry for each site and value class.
 
-    Sites with a miscompare are left out: there nothing is ruled out.
+    A defect may sit in one unit alone, so the comparisons of a device count as those of the unit
+    that made the fewest. Sites with a miscompare are left out: there nothing is ruled out.
     """
-    counts: dict[tuple[str, str], int] = defaultdict(int)
+    counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     coverage: dict[tuple[str, str], set[str]] = defaultdict(set)
     dirty = set()
     for seen in observations:
         key = (seen.site, seen.value_class)
         if seen.is_miscompare:
             dirty.add(key)
-        counts[key] += seen.num_comparisons
+        counts[key][str(seen.parties[0])] += seen.num_comparisons
         # A result holds under the conditions it was had under: one thread is not thirty-two.
         covered = {**seen.coverage, **seen.conditions}
         coverage[key].update(f"{name}: {what}" for name, what in covered.items())
@@ -109,10 +135,13 @@ def power_of(observations: Iterable[Observation]) -> tuple[Power, ...]:
         Power(
             site=site,
             value_class=value_class,
-            num_comparisons=num,
-            excluded_rate=excluded_rate(num),
-            coverage=tuple(sorted(coverage[site, value_class])),
+            num_comparisons=fewest,
+            excluded_rate=excluded_rate(fewest),
+            coverage=(
+                *sorted(coverage[site, value_class]),
+                f"units: {', '.join(sorted(by_unit))}",
+            ),
         )
-        for (site, value_class), num in sorted(counts.items())
-        if num and (site, value_class) not in dirty
+        for (site, value_class), by_unit in sorted(counts.items())
+        if (fewest := min(by_unit.values())) and (site, value_class) not in dirty
     )

@@ -62,6 +62,7 @@ class Evidence:
         first: Observations of the test itself.
         repeats: One for each repetition of the failing round on the same unit; the condition
             `process` is `same` or `fresh`.
+        others: What the same test showed on other devices.
         contrasts: One for each repetition of it on other units and devices.
         selftest_caught: Whether every planted fault was found.
         context: Conditions during the test.
@@ -74,6 +75,7 @@ class Evidence:
 
     device: Device
     first: tuple[Observation, ...]
+    others: tuple[Observation, ...] = ()
     repeats: tuple[Observation, ...] = ()
     contrasts: tuple[Observation, ...] = ()
     selftest_caught: bool = False
@@ -142,7 +144,7 @@ def _judge_miscompare(evidence: Evidence, bad: Observation) -> Verdict:
         return _unknown(evidence, Status.COMPLETE, Reason.WEAK_EVIDENCE, num)
     if bad.reference.kind.needs_certificate and not _is_certified(evidence, bad):
         return _unknown(evidence, Status.COMPLETE, Reason.NOT_CERTIFIED, num)
-    seen = (*evidence.first, *evidence.repeats, *evidence.contrasts)
+    seen = (*evidence.first, *evidence.others, *evidence.repeats, *evidence.contrasts)
     suspect = attribute(seen, subject=evidence.device.id)
     k = sum(o.is_miscompare for o in evidence.repeats)
     n = len(evidence.repeats)
@@ -168,7 +170,7 @@ def _judge_miscompare(evidence: Evidence, bad: Observation) -> Verdict:
 _NO_DEVICE = {
     Scope.SOFTWARE_OR_PLATFORM: (
         Reason.ALL_ALIKE,
-        "wrong results everywhere: look at the library, the driver or the platform",
+        "wrong results everywhere",
     ),
     Scope.INPUT_DATA: (
         Reason.INPUT_DAMAGED,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from truestep.device import Device
@@ -58,7 +58,11 @@ def targets_of(device: Device) -> tuple[Target, ...]:
 
 
 def plan(
-    tests: Sequence[ScreeningTest], found: Sequence[Found], *, budget_s: float, is_named: bool
+    tests: Sequence[ScreeningTest],
+    found: Sequence[Found],
+    *,
+    budget_s: float,
+    named: Collection[str] = (),
 ) -> tuple[Planned, ...]:
     """The tests that some device can run, with the budget split by their shares.
 
@@ -66,13 +70,16 @@ def plan(
         tests: Chosen tests, in order.
         found: Devices that will be screened.
         budget_s: Seconds for all tests together.
-        is_named: The tests were asked for by name. Then a device that cannot run one is kept in
-            the plan, so that it is reported as skipped and never as passed.
+        named: Ids that were asked for one by one. A device that cannot run one of these is kept
+            in the plan, so that it is reported as skipped and never as passed; of all others it
+            is left out, as what is `not_covered`.
     """
     runnable = []
     for test in tests:
-        needs = {(n.op, n.precision) for n in test.needs}
-        able = tuple(f.device.id for f in found if is_named or needs <= f.supported)
+        is_named = test.id in named
+        if test.least_s > budget_s and not is_named:
+            continue
+        able = tuple(f.device.id for f in found if is_named or not lacks(test, f))
         if able:
             runnable.append((test, able))
     total = sum(test.share for test, _ in runnable) or 1.0
@@ -87,6 +94,30 @@ def lacks(test: ScreeningTest, found: Found) -> tuple[str, ...]:
     return tuple(
         f"{n.op} in {n.precision}" for n in test.needs if (n.op, n.precision) not in found.supported
     )
+
+
+def not_covered(
+    tests: Sequence[ScreeningTest],
+    found: Sequence[Found],
+    *,
+    budget_s: float,
+    named: Collection[str] = (),
+) -> tuple[str, ...]:
+    """What `plan` leaves out and why, and devices of which only a part is seen."""
+    gaps = []
+    for test in (t for t in tests if t.id not in named):
+        if test.least_s > budget_s:
+            gaps.append(f"{test.id} (needs {test.least_s:.0f} s)")
+            continue
+        without: dict[tuple[str, ...], list[str]] = {}
+        for one in found:
+            without.setdefault(lacks(test, one), []).append(one.device.id)
+        gaps += [
+            f"{test.id} on {', '.join(ids)} (lacks {', '.join(missing)})"
+            for missing, ids in without.items()
+            if missing
+        ]
+    return (*gaps, *(f"{f.device.id}: partial coverage" for f in found if f.device.is_partial))
 
 
 def memory_per_target(found: Found, *, level: int, num_targets: int) -> int:

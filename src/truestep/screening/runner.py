@@ -33,6 +33,7 @@ from truestep.screening.plan import (
     chosen_of,
     lacks,
     memory_per_target,
+    not_covered,
     plan,
     targets_of,
 )
@@ -132,7 +133,7 @@ class Runner:
             found=tuple(found),
             records=tuple(self.records),
             not_covered=(
-                *(_not_covered(tests, found) if not self.request.tests else ()),
+                *not_covered(tests, found, budget_s=self.budget_s, named=self.request.tests),
                 *(f"{d}: partial coverage (not pinned)" for d in sorted(self._unpinned)),
             ),
             is_interrupted=self._is_interrupted,
@@ -155,13 +156,12 @@ class Runner:
     def _run_tests(
         self, tests: Sequence[ScreeningTest], found: list[Found], stack: ExitStack
     ) -> None:
-        budget_s = self.request.budget_s or Level(self.request.level).budget_s
-        planned = plan(tests, found, budget_s=budget_s, is_named=bool(self.request.tests))
+        planned = plan(tests, found, budget_s=self.budget_s, named=self.request.tests)
         self._sampler = Sampler([f.device for f in found], context=self.context, reader=self.reader)
         stack.callback(self._sampler.close)
         self._pool = Pool(self.context, self._setups(found))
         stack.callback(self._pool.close)
-        self.progress.planned(len(planned), budget_s)
+        self.progress.planned(len(planned), self.budget_s)
         for one in found:
             self._check_health(one)
         for step in planned:
@@ -197,7 +197,7 @@ class Runner:
                 after=self._sample(one.device),
             )
             own = {k: r for k, r in results.items() if self._targets[k].device.id == one.device.id}
-            others = [k for k in keys if k not in own]
+            others = {k: r for k, r in results.items() if k not in own}
             self._settle(one, step.test, own, others, context)
 
     def _settle(
@@ -205,7 +205,7 @@ class Runner:
         found: Found,
         test: ScreeningTest,
         own: dict[str, Result],
-        others: list[str],
+        others: dict[str, Result],
         context: Context,
     ) -> None:
         """Judge one device, running what judging asks for, and record it."""
@@ -213,6 +213,7 @@ class Runner:
         evidence = Evidence(
             device=found.device,
             first=_with_process("same", (o for r in own.values() for o in r.observations)),
+            others=_with_process("same", (o for r in others.values() for o in r.observations)),
             selftest_caught=all(r.selftest_caught for r in own.values()),
             context=context,
             has_others=len(own) + len(others) > 1,
@@ -225,7 +226,7 @@ class Runner:
                 # Whoever stopped the run gets the verdict that stands without experiments.
                 evidence = replace(evidence, tried=frozenset(ExperimentKind))
             else:
-                evidence = self._experiment(answer, evidence, test, list(own), others)
+                evidence = self._experiment(answer, evidence, test, list(own), list(others))
             answer = judge(evidence)
         artifacts = tuple(a for r in own.values() for a in r.evidence)
         self._record(found, test.id, answer, evidence=evidence, artifacts=artifacts)
@@ -332,6 +333,11 @@ class Runner:
         )
 
     @property
+    def budget_s(self) -> float:
+        """Seconds for all tests together."""
+        return self.request.budget_s or Level(self.request.level).budget_s
+
+    @property
     def pool(self) -> Pool:
         """The workers; there are some while tests run."""
         assert self._pool is not None
@@ -348,7 +354,7 @@ class Runner:
     ) -> dict[str, Result]:
         """The results of one test on many targets at once."""
         tasks = {key: self._task(test, seconds=seconds, seed=seed, seeds=seeds) for key in keys}
-        limit_s = LIMIT_FLOOR_S + LIMIT_FACTOR * seconds
+        limit_s = LIMIT_FLOOR_S + LIMIT_FACTOR * (seconds + test.least_s)
         return self.pool.run(tasks, limit_s=limit_s, on_wait=self._on_wait)
 
     def _task(
@@ -413,18 +419,6 @@ class Runner:
         if self._sampler is None:
             return ()
         return self._sampler.window(device.id, start_s, time.time())
-
-
-def _not_covered(tests: Sequence[ScreeningTest], found: Sequence[Found]) -> tuple[str, ...]:
-    """Tests of the level that a device cannot run, and devices of which only a part is seen."""
-    gaps = [
-        f"{one.device.id}: {test.id} (lacks {', '.join(missing)})"
-        for one in found
-        for test in tests
-        if (missing := lacks(test, one))
-    ]
-    gaps += [f"{f.device.id}: partial coverage" for f in found if f.device.is_partial]
-    return tuple(gaps)
 
 
 def unpinned(results: Mapping[str, Result], targets: Mapping[str, Target]) -> set[str]:

@@ -122,7 +122,7 @@ def _attention(kernel: str, dtype: str) -> ScreeningTest:
     return ScreeningTest(
         id=f"attention_{kernel}_{dtype}",
         level=Level.QUICK,
-        groups=("attention", dtype),
+        groups=("attention",),
         stresses=f"the {kernel} attention kernel in {dtype}: products, exponentials, reductions",
         known_because="tied one-hot scores give weights that are powers of two, or zero",
         blind_to="softmax over general scores; masks; dropout"

@@ -75,9 +75,12 @@ def _round(bench: Bench, seed: int, *, dtype: str) -> None:
             expected,
             times=NUM_REPEATS,
             site=site,
-            value_class=pattern if "i" in op else "integers",
+            value_class="integers",
             inputs={f"operand{n}": a for n, a in enumerate(operands)},
-            coverage={"shape": f"{NUM_ROWS}x{NUM_COLUMNS}, {NUM_INDICES} indices"},
+            coverage={
+                "shape": f"{NUM_ROWS}x{NUM_COLUMNS}, {NUM_INDICES} indices",
+                "indices": pattern,
+            },
         )
 
 

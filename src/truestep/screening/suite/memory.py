@@ -33,9 +33,15 @@ def _write(bench: Bench, source: Array, site: str, into: Array | None = None) ->
     return bench.backend.copy(source, bench.device, site=site, into=into)
 
 
-def _check(bench: Bench, actual: Array, expected: Array, site: str, value_class: str) -> None:
+def _check(bench: Bench, actual: Array, expected: Array, site: str, pattern: str) -> None:
     covered = f"{_num_blocks(bench) * BLOCK_WORDS * 8 / 2**20:.0f} MiB in each round"
-    bench.check(actual, expected, site=site, value_class=value_class, coverage={"bytes": covered})
+    bench.check(
+        actual,
+        expected,
+        site=site,
+        value_class="blocks",
+        coverage={"bytes": covered, "pattern": pattern},
+    )
 
 
 def _patterns(bench: Bench, seed: int) -> None:
