@@ -23,6 +23,8 @@ PAGES = (
     "README.md",
 )
 
+PLACEHOLDERS = re.compile(r"\b(?:FIRST_RUN|BAD_RUN|TODO|TBD|FIXME|XXX)\b")
+
 # Spelled in parts so that this file does not find itself.
 MACHINE_PATHS = re.compile(
     "|".join((r"(?<![\w.])/(?:wor" + r"k|roo" + r"t|hom" + r"e)/\w", r"\.\./sha" + "red"))
@@ -105,6 +107,12 @@ def test_links_within_the_documentation_lead_somewhere(repository):
     for page in [path for path in tracked(repository) if path.suffix == ".md"]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), (page, target)
+
+
+def test_no_page_holds_a_word_that_stands_for_a_text_to_come(repository):
+    pages = [repository / "README.md", *(repository / "docs").rglob("*.md")]
+    found = [(p.name, PLACEHOLDERS.findall(p.read_text(encoding="utf-8"))) for p in pages]
+    assert [(name, words) for name, words in found if words] == []
 
 
 def test_no_tracked_file_tells_of_the_machine_on_which_it_was_written(repository):
