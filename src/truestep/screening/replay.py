@@ -84,7 +84,8 @@ def replay(
         key: Task(
             id=f"replay-{key}",
             test_id=test.id,
-            seeds=(failure.seed,) * times,
+            seeds=(failure.seed,),
+            times=times,
             with_selftest=False,
         )
         for key in targets

@@ -72,6 +72,7 @@ class Task:
         seed: Seed from which those of the rounds are derived.
         seconds: Time to spend on rounds.
         seeds: Run exactly these rounds instead.
+        times: How often each of the `seeds` is run.
         with_selftest: Plant a fault first and see that it is found.
     """
 
@@ -80,6 +81,7 @@ class Task:
     seed: int = 0
     seconds: float = 0.0
     seeds: tuple[int, ...] = ()
+    times: int = 1
     with_selftest: bool = True
 
 
@@ -90,7 +92,7 @@ class Result:
     Attributes:
         task_id: Whose result it is. A result without a known task is attributed to nobody.
         observations: One for each site and value class.
-        rounds: One observation for each of the `seeds` that were asked for.
+        rounds: One observation for each round of the `seeds` that were asked for.
         num_rounds: Rounds done.
         is_pinned: Whether the worker really ran on its processor alone.
         selftest_caught: Whether the planted fault was found; None where none was planted.

@@ -6,6 +6,7 @@ It is started from a fork server that has loaded the library and initialised no 
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
@@ -183,7 +184,8 @@ class Worker:
 
     def _seeds(self, test: ScreeningTest, task: Task) -> Iterator[int]:
         if task.seeds:
-            yield from task.seeds
+            for seed in task.seeds:
+                yield from itertools.repeat(seed, task.times)
             return
         end_s = time.monotonic() + task.seconds
         number = 0
