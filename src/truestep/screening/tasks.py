@@ -73,7 +73,7 @@ class Task:
         seconds: Time to spend on rounds.
         seeds: Run exactly these rounds instead.
         times: How often each of the `seeds` is run.
-        with_selftest: Plant a fault first and see that it is found.
+        with_selftest: Plant a fault before and after the rounds, and see that it is found.
     """
 
     id: str
@@ -95,7 +95,7 @@ class Result:
         rounds: One observation for each round of the `seeds` that were asked for.
         num_rounds: Rounds done.
         is_pinned: Whether the worker really ran on its processor alone.
-        selftest_caught: Whether the planted fault was found; None where none was planted.
+        selftest_caught: Whether each planted fault was found; None where none was planted.
         evidence: Saved files, named below the evidence folder.
         elapsed_s: Wall seconds.
         reason: Why it ended early, or None.

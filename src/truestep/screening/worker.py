@@ -138,14 +138,7 @@ class Worker:
     def _carry_out(self, task: Task, work: Work) -> None:
         test = work.test = registry.by_id(task.test_id)
         if task.with_selftest:
-            work.caught = selftest.is_caught(
-                test,
-                backend=self.backend,
-                device=self.setup.target.device,
-                unit=self.setup.target.unit,
-                seed=derive(task.seed, 0, 1),
-                make_bench=self._bench,
-            )
+            work.caught = self._catches(test, derive(task.seed, 0, 1))
         for seed in self._seeds(test, task):
             if work.bench is None or task.seeds:
                 # Rounds that are asked for by seed are told apart, each on a bench of its own.
@@ -159,6 +152,19 @@ class Worker:
             if self._is_stopped():
                 work.is_stopped = True
                 return
+        if work.caught:
+            # A comparison may break on the way: it must still work once all is done.
+            work.caught = self._catches(test, derive(task.seed, 0, 2))
+
+    def _catches(self, test: ScreeningTest, seed: int) -> bool:
+        return selftest.is_caught(
+            test,
+            backend=self.backend,
+            device=self.setup.target.device,
+            unit=self.setup.target.unit,
+            seed=seed,
+            make_bench=self._bench,
+        )
 
     def _tell(self, task: Task, work: Work) -> None:
         """Hand in the first miscompare at once: the device that made it may hang or crash next."""
