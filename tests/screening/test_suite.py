@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -149,6 +150,25 @@ def test_every_test_finds_the_planted_fault_unless_it_is_blind(
         for is_blind in (False, True)
     }
     assert caught == {False: True, True: False}
+
+
+def test_a_site_that_is_compared_and_cannot_be_hit_is_not_proved() -> None:
+    sound = registry.by_id("exercise_sound")
+    backend, device = opened("numpy", sound)
+
+    def run(bench: Bench, seed: int) -> None:
+        sound.run(bench, seed)
+        past = bench.backend.xp.add(bench.put(np.ones(4)), bench.put(np.ones(4)))
+        bench.check(past, bench.put(np.full(4, 2.0)), site="add/float64")
+
+    def caught(test: ScreeningTest) -> bool:
+        make_bench = partial(bench_on, device=device)
+        return selftest.is_caught(
+            test, backend=backend, device=device, unit="", seed=SEED, make_bench=make_bench
+        )
+
+    assert caught(sound)
+    assert not caught(replace(sound, run=run))
 
 
 def inputs_digest(test: ScreeningTest, backend: Backend, device: Device, seed: int) -> str:
