@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from truestep.backends.inventory import this_node
 from truestep.errors import RecordError
 from truestep.fault import Fault
 from truestep.record import Artifact
@@ -25,10 +26,12 @@ class Repeatable:
 
     Attributes:
         test_id, seed, level, backend: What ran.
-        device, unit, serial: Where it failed.
+        device, unit: Where it failed.
+        identity: The device's, as `Device.identity_in` its node gives it.
         site: Operation that gave the wrong result.
         run_id: Run in which it was found.
         inputs_digest: Digest of all inputs of the round; equal inputs, equal digest.
+        memory_bytes: What the test could allocate: its inputs may depend on it.
         num_simulated, faults: What was simulated.
     """
 
@@ -38,12 +41,18 @@ class Repeatable:
     backend: str
     device: str
     unit: str
-    serial: str
+    identity: str
     site: str
     run_id: str
     inputs_digest: str
+    memory_bytes: int
     num_simulated: int = 0
     faults: tuple[Fault, ...] = ()
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether anything about it was invented."""
+        return bool(self.num_simulated or self.faults)
 
 
 def save_failure(
@@ -62,10 +71,11 @@ def save_failure(
         backend=setup.backend,
         device=target.device.id,
         unit=target.unit,
-        serial=target.device.serial,
+        identity=target.device.identity_in(this_node()),
         site=failure.site,
         run_id=setup.run_id,
         inputs_digest=inputs_digest,
+        memory_bytes=setup.memory_bytes,
         num_simulated=setup.num_simulated,
         faults=setup.faults,
     )
