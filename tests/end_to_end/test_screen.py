@@ -64,11 +64,14 @@ def test_the_saved_failure_follows_its_device_on_replay(defect):
     (sheet,) = (folder / "evidence").glob("*.json")
     done = run("replay", sheet, "--times", 3, "--json")
     told = strict_json(done.stdout)
-    assert done.returncode == 1
+    assert done.returncode == 2, "a simulated failure says nothing of hardware"
     assert told["conclusion"] == "the failure follows the device"
+    assert (told["suspect"], told["is_simulated"]) == ("sim:1", True)
     table = run("replay", sheet, "--times", 2, "--device", "sim:0")
     assert table.returncode == 2
     assert "not reproduced here; the earlier evidence stays" in table.stdout
+    assert "(simulated)" in table.stdout
+    assert "Simulated: it says nothing of hardware." in table.stdout
     assert is_narrow(table.stdout)
     refused = run("replay", sheet, "--device", "cuda:7")
     assert refused.returncode == 2
