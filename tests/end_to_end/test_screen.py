@@ -131,7 +131,22 @@ def test_evidence_that_is_no_evidence_is_refused(tmp_path):
     (tmp_path / "x.json").write_text('{"a": NaN}')
     done = run("replay", tmp_path / "x.json")
     assert (done.returncode, done.stdout) == (2, "")
+    assert "this is not evidence of a screening" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_exercise_is_marked_and_never_repeated(tmp_path):
+    done = run(
+        *("screen", "--backend", "numpy", "--minutes", "0.01", "--out", tmp_path),
+        *("--test", "exercise_sound", "--test", "exercise_wrong", "--json"),
+    )
+    told = strict_json(done.stdout)
+    assert told["run"]["is_simulated"]
+    assert all(r["is_simulated"] for r in told["records"])
+    sheet = next((tmp_path / "evidence").glob("*exercise_wrong*.json"))
+    refused = run("replay", sheet)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "only rehearses the runner" in refused.stderr
 
 
 def test_an_unknown_drains_no_node_in_a_prolog_and_is_told(tmp_path):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -72,6 +73,43 @@ def test_damaged_evidence_is_refused(sheet, tmp_path_factory, position, mask):
     victim.write_bytes(content)
     with pytest.raises(RecordError):
         load_failure(folder / sheet.name)
+
+
+def rewritten(sheet: Path, folder: Path, **words: object) -> Path:
+    """The evidence with other words on how to repeat it."""
+    data = sheet.with_suffix(".safetensors")
+    (folder / data.name).write_bytes(data.read_bytes())
+    plain = json.loads(sheet.read_text())
+    plain["meta"]["repeat"] |= words
+    (folder / sheet.name).write_text(json.dumps(plain))
+    return folder / sheet.name
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("backend", "auto"),
+        ("backend", ""),
+        ("level", 0),
+        ("level", 5),
+        ("num_simulated", -1),
+        ("num_simulated", 1025),
+        ("memory_bytes", 0),
+        ("memory_bytes", 1 << 70),
+    ],
+)
+def test_words_that_cannot_be_are_refused(sheet, tmp_path, name, value):
+    assert load_failure(rewritten(sheet, tmp_path)) == load_failure(sheet)
+    with pytest.raises(RecordError, match=name):
+        load_failure(rewritten(sheet, tmp_path, **{name: value}))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"sheet":1}', '{"schema_version":1}\n{}'])
+def test_what_is_not_evidence_is_called_so(tmp_path, text):
+    for name in ("x.json", "journal.jsonl", "noname"):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(RecordError, match="this is not evidence of a screening"):
+            load_failure(tmp_path / name)
 
 
 def attempts() -> st.SearchStrategy[list[Attempt]]:

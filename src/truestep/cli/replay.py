@@ -11,11 +11,13 @@ from rich.table import Table
 
 from truestep.cli import options, output
 from truestep.cli.exit_codes import DEFECT, NOT_JUDGED
+from truestep.errors import RecordError
 from truestep.record import SCHEMA_VERSION
 from truestep.report.tables import WIDTH
 from truestep.report.text import shown
 from truestep.screening.failures import Repeatable, load_failure
 from truestep.screening.replay import Conclusion, Replay
+from truestep.screening.request import is_exercise
 from truestep.store.schema import dumps
 
 UNDECIDED = (
@@ -47,6 +49,11 @@ def command(evidence: Path, times: int, devices: tuple[str, ...], as_json: bool)
     from truestep.screening.replay import replay
 
     failure = load_failure(evidence)
+    if is_exercise(failure.test_id):
+        raise RecordError(
+            f"{evidence} must come from a test of hardware, got {failure.test_id!r}, which only "
+            "rehearses the runner. There is nothing to repeat."
+        )
     context = start_server(resolve(failure.backend))
     with output.console(is_error=True).status(f"repeating {failure.test_id} {times} times"):
         done = replay(failure, times=times, devices=devices, context=context)

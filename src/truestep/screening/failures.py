@@ -3,21 +3,27 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from truestep.backends.inventory import this_node
+from truestep.backends.open import MODULES
 from truestep.errors import RecordError
 from truestep.fault import Fault
 from truestep.record import Artifact
 from truestep.screening.bench import Failure
+from truestep.screening.spec import Level
 from truestep.screening.tasks import Setup
 from truestep.store import evidence
-from truestep.store.schema import from_plain, to_plain
+from truestep.store.durable import read_regular
+from truestep.store.schema import from_plain, loads, to_plain
 
 INPUTS_DIGEST = "inputs_digest"
+
+MOST_SIMULATED = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +54,19 @@ class Repeatable:
     memory_bytes: int
     num_simulated: int = 0
     faults: tuple[Fault, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.backend not in MODULES:
+            raise ValueError(f"backend must be one of {', '.join(MODULES)}, got {self.backend!r}.")
+        for name, least, most in (
+            ("level", 1, max(Level)),
+            ("num_simulated", 0, MOST_SIMULATED),
+            ("memory_bytes", 1, sys.maxsize),
+        ):
+            if not least <= getattr(self, name) <= most:
+                raise ValueError(
+                    f"{name} must lie in {least}..{most}, got {getattr(self, name)!r}."
+                )
 
     @property
     def is_simulated(self) -> bool:
@@ -86,12 +105,27 @@ def load_failure(path: Path) -> Repeatable:
     """What an evidence file says of how to repeat it.
 
     Raises:
-        RecordError: The file is damaged, or was not written by a screening.
+        RecordError: The file is damaged, was not written by a screening, or names a
+            backend, level or number that there cannot be.
     """
+    if not _is_evidence(path):
+        raise RecordError(
+            f"{path} must be evidence, and this is not evidence of a screening. "
+            "Give the JSON file that `truestep screen` saved below `evidence`."
+        )
     meta: Mapping[str, Any] = evidence.load(path).meta
     if "repeat" not in meta:
         raise RecordError(
-            f"{path} must hold the evidence of a screening, got none of its words. "
+            f"{path} must hold words on how to repeat it, and this is not evidence of a screening. "
             "Give the JSON file that `truestep screen` saved below `evidence`."
         )
     return from_plain(Repeatable, meta["repeat"])
+
+
+def _is_evidence(path: Path) -> bool:
+    """Whether there is a sheet of evidence, damaged or not, in the file or beside it."""
+    try:
+        sheet = loads(read_regular(path.with_suffix(".json"), limit_bytes=evidence.LIMIT_BYTES))
+    except (OSError, ValueError):
+        return False
+    return isinstance(sheet, dict) and {"sheet", "meta"} <= sheet.keys()
