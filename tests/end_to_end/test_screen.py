@@ -276,3 +276,9 @@ def test_a_completion_script_is_made(shell):
     )
     assert done.returncode == 0, done.stderr
     assert "truestep" in done.stdout
+
+
+def test_a_planted_fault_that_hits_nothing_is_told(tmp_path):
+    nowhere = ("--simulate", "flip:nosuch/fp32", "--simulate-devices", "1", "--out", tmp_path)
+    done = run("screen", *QUICK, "--test", "arithmetic_float32", *nowhere)
+    assert "No planted fault hit anything" in done.stdout

@@ -88,6 +88,7 @@ class Report:
         found: Devices that were screened.
         records: One for each device and test, in order.
         not_covered: Tests of the level that no device could run, and why coverage is partial.
+        is_hit: Whether a fault that was planted by request hit anything.
         is_interrupted: Stopped before the plan was done.
         elapsed_s: Wall seconds.
     """
@@ -98,6 +99,7 @@ class Report:
     found: tuple[Found, ...]
     records: tuple[Record, ...]
     not_covered: tuple[str, ...] = ()
+    is_hit: bool = False
     is_interrupted: bool = False
     elapsed_s: float = 0.0
 

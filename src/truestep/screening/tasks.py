@@ -95,6 +95,7 @@ class Result:
         rounds: One observation for each round of the `seeds` that were asked for.
         num_rounds: Rounds done.
         is_pinned: Whether the worker really ran on its processor alone.
+        is_hit: Whether a fault that was planted by request has hit anything on this worker.
         selftest_caught: Whether each planted fault was found; None where none was planted.
         evidence: Saved files, named below the evidence folder.
         elapsed_s: Wall seconds.
@@ -108,6 +109,7 @@ class Result:
     rounds: tuple[Observation, ...] = ()
     num_rounds: int = 0
     is_pinned: bool = False
+    is_hit: bool = False
     selftest_caught: bool | None = None
     evidence: tuple[Artifact, ...] = ()
     elapsed_s: float = 0.0

@@ -124,6 +124,7 @@ class Worker:
             rounds=tuple(work.rounds),
             num_rounds=work.num_rounds,
             is_pinned=self.is_pinned,
+            is_hit=bool(getattr(self._backend, "activations", ())),
             selftest_caught=work.caught,
             evidence=work.evidence,
         )
