@@ -12,7 +12,7 @@ import pytest
 
 from judging.trials import alone
 from rehearsal import screened
-from truestep.device import Device
+from truestep.device import Device, Node
 from truestep.fault import Fault, FaultKind
 from truestep.judging.attribution import attribute
 from truestep.judging.power import excluded_rate, interval, power_of
@@ -68,16 +68,17 @@ def quiet_day() -> Conclusion:
         backend="torch",
         device=BAD.id,
         unit="",
-        serial=BAD.serial,
+        identity=BAD.serial,
         site="matmul/fp16",
         run_id="day1",
         inputs_digest="d",
+        memory_bytes=1 << 24,
     )
     attempts = [
         Attempt(target=Target(device=d), num_failed=0, num_rounds=200, is_same_input=True)
         for d in (BAD, GOOD)
     ]
-    return conclude(attempts, failure)
+    return conclude(attempts, failure, node=Node(name="n"))
 
 
 def test_a_quiet_day_is_not_reproduced_and_clears_nobody():

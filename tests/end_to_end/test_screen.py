@@ -73,11 +73,14 @@ def test_the_saved_failure_follows_its_device_on_replay(defect):
     (sheet,) = (folder / "evidence").glob("*.json")
     done = run("replay", sheet, "--times", 3, "--json")
     told = strict_json(done.stdout)
-    assert done.returncode == 1
+    assert done.returncode == 2, "a simulated failure says nothing of hardware"
     assert told["conclusion"] == "the failure follows the device"
+    assert (told["suspect"], told["is_simulated"]) == ("sim:1", True)
     table = run("replay", sheet, "--times", 2, "--device", "sim:0")
     assert table.returncode == 2
     assert "not reproduced here; the earlier evidence stays" in table.stdout
+    assert "(simulated)" in table.stdout
+    assert "Simulated: it says nothing of hardware." in table.stdout
     assert is_narrow(table.stdout)
     refused = run("replay", sheet, "--device", "cuda:7")
     assert refused.returncode == 2
@@ -139,7 +142,22 @@ def test_evidence_that_is_no_evidence_is_refused(tmp_path):
     (tmp_path / "x.json").write_text('{"a": NaN}')
     done = run("replay", tmp_path / "x.json")
     assert (done.returncode, done.stdout) == (2, "")
+    assert "this is not evidence of a screening" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_exercise_is_marked_and_never_repeated(tmp_path):
+    done = run(
+        *("screen", "--backend", "numpy", "--minutes", "0.01", "--out", tmp_path),
+        *("--test", "exercise_sound", "--test", "exercise_wrong", "--json"),
+    )
+    told = strict_json(done.stdout)
+    assert told["run"]["is_simulated"]
+    assert all(r["is_simulated"] for r in told["records"])
+    sheet = next((tmp_path / "evidence").glob("*exercise_wrong*.json"))
+    refused = run("replay", sheet)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "only rehearses the runner" in refused.stderr
 
 
 def test_an_unknown_drains_no_node_in_a_prolog_and_is_told(tmp_path):
@@ -332,3 +350,9 @@ def test_loading_a_command_starts_no_threads_and_leaves_the_environment_as_it_wa
             [*COMMAND[:4], code], env=env | more, capture_output=True, text=True, check=True
         )
         assert seen.stdout.split() == ["1", "True"]
+
+
+def test_a_planted_fault_that_hits_nothing_is_told(tmp_path):
+    nowhere = ("--simulate", "flip:nosuch/fp32", "--simulate-devices", "1", "--out", tmp_path)
+    done = run("screen", *QUICK, "--test", "arithmetic_float32", *nowhere)
+    assert "No planted fault hit anything" in done.stdout

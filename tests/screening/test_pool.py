@@ -2,6 +2,10 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
+import os
+import pickle
+import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,6 +101,72 @@ def test_a_test_that_is_stopped_hands_in_what_it_has(pool):
     assert results["sim:0"].observations[0].num_comparisons >= 4
 
 
+class SaysBytes:
+    """A context whose worker says these bytes to its parent, reads nothing and lives on."""
+
+    def __init__(self, said: bytes) -> None:
+        self.said = said
+        self.exitcode: int | None = None
+
+    def Pipe(self) -> object:  # noqa: N802  named as in a context
+        return multiprocessing.Pipe()
+
+    def Process(self, *, args: tuple, **rest: object) -> SaysBytes:  # noqa: N802
+        _, (theirs, _) = args
+        self.line = os.dup(theirs.fileno())
+        return self
+
+    def start(self) -> None:
+        os.write(self.line, self.said)
+
+    def join(self, grace_s: float) -> None: ...
+
+    def terminate(self) -> None:
+        self.exitcode = -15
+
+    kill = terminate
+
+    def close(self) -> None:
+        os.close(self.line)
+
+
+def framed(content: bytes) -> bytes:
+    return struct.pack("!i", len(content)) + content
+
+
+@pytest.mark.parametrize(
+    ("said", "reason", "detail"),
+    [
+        (framed(b"garbage"), Reason.CRASHED, "UnpicklingError"),
+        (framed(b"cnowhere\nnothing\n."), Reason.CRASHED, "ModuleNotFoundError"),
+        (framed(pickle.dumps("a result")), Reason.CRASHED, "it sent a str"),
+        (framed(pickle.dumps(Result(task_id=7))), Reason.CRASHED, "it sent a Result"),
+        (framed(b""), Reason.CRASHED, "EOFError"),
+        (struct.pack("!i", -1) + struct.pack("!Q", 1 << 62), Reason.CRASHED, "MemoryError"),
+        (struct.pack("!i", 1000) + b"half of a mess", Reason.TIMED_OUT, "its limit"),
+        (b"\0", Reason.TIMED_OUT, "its limit"),
+        (b"", Reason.TIMED_OUT, "its limit"),
+    ],
+)
+def test_a_worker_that_sends_nonsense_or_half_a_message_ends_no_run(said, reason, detail):
+    setup = Setup(backend="numpy", target=Target(device=DEVICES[0]))
+    start_s = time.monotonic()
+    with contextlib.closing(Pool(SaysBytes(said), [setup])) as pool:
+        result = run(pool, "sound", limit_s=0.3)
+    assert result.reason is reason
+    assert detail in result.detail
+    assert time.monotonic() - start_s < 10
+
+
+def test_a_worker_that_reads_nothing_does_not_hold_its_parent():
+    setup = Setup(backend="numpy", target=Target(device=DEVICES[0]))
+    start_s = time.monotonic()
+    with contextlib.closing(Pool(SaysBytes(b""), [setup])) as pool:
+        result = run(pool, "sound", limit_s=0.3, seeds=tuple(range(1 << 20)))
+    assert result.reason is Reason.TIMED_OUT
+    assert time.monotonic() - start_s < 10
+
+
 UNKILLABLE = """
 from sampler_readers import UnkillableContext
 from truestep.device import Device
@@ -124,6 +194,7 @@ def test_a_worker_that_cannot_be_killed_is_left_behind_and_the_parent_ends(start
 
 
 WORKERS_OF_A_PARENT_THAT_DIES = """
+import queue
 import time
 from truestep.device import Device
 from truestep.screening.launch import start_server
@@ -132,7 +203,8 @@ from truestep.screening.tasks import Setup, Target, Task
 
 if __name__ == "__main__":
     target = Target(device=Device(id="sim:0", kind="cpu", model="m"))
-    handle = Handle(start_server("numpy"), Setup(backend="numpy", target=target))
+    setup = Setup(backend="numpy", target=target)
+    handle = Handle(start_server("numpy"), setup, queue.SimpleQueue())
     handle.give(Task(id="a", test_id="exercise_hang", with_selftest=False), 600)
     print(handle.process.pid, flush=True)
     time.sleep(600)

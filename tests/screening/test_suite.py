@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -22,7 +23,7 @@ from truestep.numerics.bits import FORMATS, flip_bit, np_dtype
 from truestep.observation import Observation, Role
 from truestep.reference import ReferenceKind
 from truestep.screening import registry, selftest
-from truestep.screening.bench import Bench
+from truestep.screening.bench import COMPARISON, Bench
 from truestep.screening.spec import ScreeningTest
 
 IDS = (
@@ -151,6 +152,25 @@ def test_every_test_finds_the_planted_fault_unless_it_is_blind(
     assert caught == {False: True, True: False}
 
 
+def test_a_site_that_is_compared_and_cannot_be_hit_is_not_proved() -> None:
+    sound = registry.by_id("exercise_sound")
+    backend, device = opened("numpy", sound)
+
+    def run(bench: Bench, seed: int) -> None:
+        sound.run(bench, seed)
+        past = bench.backend.xp.add(bench.put(np.ones(4)), bench.put(np.ones(4)))
+        bench.check(past, bench.put(np.full(4, 2.0)), site="add/float64")
+
+    def caught(test: ScreeningTest) -> bool:
+        make_bench = partial(bench_on, device=device)
+        return selftest.is_caught(
+            test, backend=backend, device=device, unit="", seed=SEED, make_bench=make_bench
+        )
+
+    assert caught(sound)
+    assert not caught(replace(sound, run=run))
+
+
 def inputs_digest(test: ScreeningTest, backend: Backend, device: Device, seed: int) -> str:
     bench = bench_on(backend, device=device, is_digesting=True)
     test.run(bench, seed)
@@ -245,6 +265,47 @@ def test_an_expected_value_that_is_nan_is_our_own_mistake() -> None:
     nan = np.array([np.nan], np.float32)
     with pytest.raises(ValueError, match="holds NaN"):
         bench_on(backend, device=device).check(nan, nan, site="s")
+
+
+class MistakesEqualForDifferent:
+    """A device whose compare unit, or whose digest, is faulty."""
+
+    def __init__(self, inner: Backend) -> None:
+        self.inner = inner
+        self.num_digests = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def equal(self, actual: Any, expected: Any) -> bool:
+        return not self.inner.equal(actual, expected)
+
+    def digest_many(self, arrays: Any) -> tuple[str, ...]:
+        self.num_digests += 1
+        return tuple(f"{self.num_digests:032x}" for _ in arrays)
+
+
+@pytest.mark.parametrize("by_digest", [False, True])
+def test_equal_bits_that_the_device_calls_different_are_a_finding(by_digest: bool) -> None:
+    backend, device = opened("numpy", registry.by_id("cast_float32"))
+    bench = bench_on(MistakesEqualForDifferent(backend), device=device)
+    same = np.ones(4, np.float32)
+    assert not bench.check(same, same.copy(), site="s", by_digest=by_digest)
+    (seen,) = observed(bench)
+    assert seen.value == 1
+    assert seen.coverage["differs_at"] == COMPARISON
+    assert seen.miscompare is not None
+    assert (seen.miscompare.dtype, seen.miscompare.bits) == ("bool", (0,))
+
+
+def test_a_copy_that_damages_the_sign_of_a_zero_shows_that_bit() -> None:
+    backend, device = opened("numpy", registry.by_id("cast_float32"))
+    bench = bench_on(backend, device=device)
+    zeros = np.zeros(4, np.float32)
+    assert not bench.check(flip_bit(zeros, index=2, bit=31), zeros, site="s", by_digest=True)
+    (seen,) = observed(bench)
+    assert seen.miscompare is not None
+    assert (seen.miscompare.positions, seen.miscompare.bits) == ((2,), (31,))
 
 
 def test_a_copy_names_sender_and_receiver() -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from truestep.backends.open import open_backend
+from truestep.backends.protocol import Backend
 from truestep.device import Device
 from truestep.reason import Reason
 from truestep.screening.failures import load_failure
@@ -56,6 +58,29 @@ def test_the_planted_fault_is_found_and_not_by_a_blind_comparison():
     assert worker()[0].run(task("exercise_sound")).selftest_caught is True
     assert worker(is_blind=True)[0].run(task("exercise_sound")).selftest_caught is False
     assert worker()[0].run(task("exercise_sound", with_selftest=False)).selftest_caught is None
+
+
+class DeafAfter:
+    """A device that calls everything equal after so many comparisons."""
+
+    def __init__(self, inner: Backend, num: int) -> None:
+        self.inner = inner
+        self.num = num
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
+
+    def equal(self, actual: object, expected: object) -> bool:
+        self.num -= 1
+        return self.num < 0 or self.inner.equal(actual, expected)
+
+
+@pytest.mark.parametrize(("num", "is_caught"), [(0, False), (5, False), (16, True)])
+def test_a_comparison_that_breaks_on_the_way_is_noticed(num, is_caught):
+    """Two rounds between two self-tests, with four comparisons each."""
+    made, _ = worker()
+    made._backend = DeafAfter(open_backend("numpy"), num)
+    assert made.run(task("exercise_sound")).selftest_caught is is_caught
 
 
 def test_rounds_that_are_asked_for_are_told_apart():

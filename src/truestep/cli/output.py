@@ -150,6 +150,8 @@ def _notes(report: Report) -> list[str]:
     notes = []
     if report.request.is_simulated:
         notes.append("Simulated: devices or faults were invented for this run.")
+    if report.request.faults and not report.is_hit:
+        notes.append("No planted fault hit anything: its site, device or unit did not occur.")
     if not report.found:
         notes.append("No device was found that may be used: nothing was screened.")
     if report.is_interrupted:

@@ -11,14 +11,17 @@ from rich.table import Table
 
 from truestep.cli import options, output
 from truestep.cli.exit_codes import DEFECT, NOT_JUDGED
+from truestep.errors import RecordError
 from truestep.record import SCHEMA_VERSION
 from truestep.report.tables import WIDTH
 from truestep.report.text import shown
 from truestep.screening.failures import Repeatable, load_failure
 from truestep.screening.replay import Conclusion, Replay
+from truestep.screening.request import is_exercise
 from truestep.store.schema import dumps
 
 UNDECIDED = (
+    Conclusion.MAY_BE_LUCK,
     Conclusion.ALL_ALIKE,
     Conclusion.NOT_REPRODUCED,
     Conclusion.OTHER_INPUTS,
@@ -38,13 +41,19 @@ def command(evidence: Path, times: int, devices: tuple[str, ...], as_json: bool)
     """Repeat a saved failure on the devices that are here, and say whether it follows the device.
 
     EVIDENCE is a JSON file that `truestep screen` saved. Exit status 1 if the failure came back
-    and a device can be blamed, else 2: a quiet repeat clears nobody.
+    and a device can be blamed, else 2: a quiet repeat clears nobody, and a simulated one says
+    nothing of hardware.
     """
     from truestep.backends.open import resolve
     from truestep.screening.launch import start_server
     from truestep.screening.replay import replay
 
     failure = load_failure(evidence)
+    if is_exercise(failure.test_id):
+        raise RecordError(
+            f"{evidence} must come from a test of hardware, got {failure.test_id!r}, which only "
+            "rehearses the runner. There is nothing to repeat."
+        )
     context = start_server(resolve(failure.backend))
     with output.console(is_error=True).status(f"repeating {failure.test_id} {times} times"):
         done = replay(failure, times=times, devices=devices, context=context)
@@ -52,8 +61,12 @@ def command(evidence: Path, times: int, devices: tuple[str, ...], as_json: bool)
         click.echo(dumps(_document(failure, done)))
     else:
         output.console().print(_table(failure, done))
-        click.echo(f"Conclusion: {done.conclusion}.")
-    sys.exit(NOT_JUDGED if done.conclusion in UNDECIDED else DEFECT)
+        suspect = f" ({shown(done.suspect)})" if done.suspect else ""
+        click.echo(f"Conclusion: {done.conclusion}{suspect}.")
+        if done.is_simulated:
+            click.echo("Simulated: it says nothing of hardware.")
+    is_decided = not done.is_simulated and done.conclusion not in UNDECIDED
+    sys.exit(DEFECT if is_decided else NOT_JUDGED)
 
 
 def _document(failure: Repeatable, done: Replay) -> dict[str, object]:
@@ -75,11 +88,15 @@ def _document(failure: Repeatable, done: Replay) -> dict[str, object]:
             for a in done.attempts
         ],
         "conclusion": done.conclusion.value,
+        "suspect": done.suspect,
+        "is_simulated": done.is_simulated,
     }
 
 
 def _table(failure: Repeatable, done: Replay) -> Table:
     title = f"{failure.test_id}, seed {failure.seed}, found on {failure.device}"
+    if done.is_simulated:
+        title += " (simulated)"
     table = Table(title=shown(title), title_justify="left", width=WIDTH)
     for name in ("target", "serial", "failed", "share at 95 %", "notes"):
         table.add_column(name, overflow="fold")

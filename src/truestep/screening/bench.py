@@ -16,6 +16,10 @@ from truestep.numerics.digest import digest, digest_words
 from truestep.observation import Miscompare, Observation, Party, Role
 from truestep.reference import Reference, ReferenceKind
 
+COMPARISON = "the comparison itself"
+"""Where a miscompare is whose arrays are equal when read back, though the device called them
+different: its answer, a `bool`, is what is compared."""
+
 
 @dataclass(slots=True)
 class Tally:
@@ -128,7 +132,8 @@ class Bench:
             tally.coverage.setdefault(kind, {})[what] = None
         if self._is_blind or self._are_equal(actual, expected, by_digest=by_digest):
             return True
-        self._miscompare(tally, actual, expected, site, inputs or {})
+        arrays = {**(inputs or {}), "actual": actual, "expected": expected}
+        self._keep(tally, self._difference(tally, actual, expected, by_digest), site, arrays)
         return False
 
     def check_digest(
@@ -202,18 +207,32 @@ class Bench:
         sent, received = self.backend.digest_many([expected]), self.backend.digest_many([actual])
         return sent == received
 
-    def _miscompare(
-        self, tally: Tally, actual: Array, expected: Array, site: str, inputs: Mapping[str, Array]
-    ) -> None:
-        get = self.backend.get
-        got, known = get(actual), get(expected)
-        # Libraries differ in the sign of zero, and `equal` does not look at it. Where the values
-        # do differ the bits are kept, so that a value damaged into -0 shows the damaged bit alone.
-        found = compare(np.where(got == known, known, got), known)
-        if found is None:
-            # Equal bits that are unequal by value: NaN on both sides, so no expected value at all.
-            raise ValueError(f"{site} was given an expected value that holds NaN")
-        self._keep(tally, found, site, {**inputs, "actual": actual, "expected": expected})
+    def _difference(
+        self, tally: Tally, actual: Array, expected: Array, by_digest: bool
+    ) -> Miscompare:
+        """How two arrays differ that were told apart on the device.
+
+        Raises:
+            ValueError: The expected value holds NaN, which equals nothing: no expected value.
+        """
+        got, known = self.backend.get(actual), self.backend.get(expected)
+        if by_digest:
+            found = compare(got, known)
+        else:
+            # Libraries differ in the sign of zero, and `equal` does not look at it. Where the
+            # values do differ the bits are kept, so that a value damaged into -0 shows the damaged
+            # bit alone.
+            found = compare(np.where(got == known, known, got), known)
+        if found is not None:
+            return found
+        if not by_digest and bool((known != known).any()):  # noqa: PLR0124  only NaN differs
+            raise ValueError("a check was given an expected value that holds NaN")
+        # Equal bits that the device called different: its comparison is what went wrong.
+        tally.coverage.setdefault("differs_at", {})[COMPARISON] = None
+        answer, right = np.array([False]), np.array([True])
+        difference = compare(answer, right)
+        assert difference is not None
+        return difference
 
     def _keep(
         self, tally: Tally, found: Miscompare, site: str, arrays: Mapping[str, Array]

@@ -3,20 +3,27 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from truestep.backends.inventory import this_node
+from truestep.backends.open import MODULES
 from truestep.errors import RecordError
 from truestep.fault import Fault
 from truestep.record import Artifact
 from truestep.screening.bench import Failure
+from truestep.screening.spec import Level
 from truestep.screening.tasks import Setup
 from truestep.store import evidence
-from truestep.store.schema import from_plain, to_plain
+from truestep.store.durable import read_regular
+from truestep.store.schema import from_plain, loads, to_plain
 
 INPUTS_DIGEST = "inputs_digest"
+
+MOST_SIMULATED = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,10 +32,12 @@ class Repeatable:
 
     Attributes:
         test_id, seed, level, backend: What ran.
-        device, unit, serial: Where it failed.
+        device, unit: Where it failed.
+        identity: The device's, as `Device.identity_in` its node gives it.
         site: Operation that gave the wrong result.
         run_id: Run in which it was found.
         inputs_digest: Digest of all inputs of the round; equal inputs, equal digest.
+        memory_bytes: What the test could allocate: its inputs may depend on it.
         num_simulated, faults: What was simulated.
     """
 
@@ -38,12 +47,31 @@ class Repeatable:
     backend: str
     device: str
     unit: str
-    serial: str
+    identity: str
     site: str
     run_id: str
     inputs_digest: str
+    memory_bytes: int
     num_simulated: int = 0
     faults: tuple[Fault, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.backend not in MODULES:
+            raise ValueError(f"backend must be one of {', '.join(MODULES)}, got {self.backend!r}.")
+        for name, least, most in (
+            ("level", 1, max(Level)),
+            ("num_simulated", 0, MOST_SIMULATED),
+            ("memory_bytes", 1, sys.maxsize),
+        ):
+            if not least <= getattr(self, name) <= most:
+                raise ValueError(
+                    f"{name} must lie in {least}..{most}, got {getattr(self, name)!r}."
+                )
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether anything about it was invented."""
+        return bool(self.num_simulated or self.faults)
 
 
 def save_failure(
@@ -62,10 +90,11 @@ def save_failure(
         backend=setup.backend,
         device=target.device.id,
         unit=target.unit,
-        serial=target.device.serial,
+        identity=target.device.identity_in(this_node()),
         site=failure.site,
         run_id=setup.run_id,
         inputs_digest=inputs_digest,
+        memory_bytes=setup.memory_bytes,
         num_simulated=setup.num_simulated,
         faults=setup.faults,
     )
@@ -76,12 +105,27 @@ def load_failure(path: Path) -> Repeatable:
     """What an evidence file says of how to repeat it.
 
     Raises:
-        RecordError: The file is damaged, or was not written by a screening.
+        RecordError: The file is damaged, was not written by a screening, or names a
+            backend, level or number that there cannot be.
     """
+    if not _is_evidence(path):
+        raise RecordError(
+            f"{path} must be evidence, and this is not evidence of a screening. "
+            "Give the JSON file that `truestep screen` saved below `evidence`."
+        )
     meta: Mapping[str, Any] = evidence.load(path).meta
     if "repeat" not in meta:
         raise RecordError(
-            f"{path} must hold the evidence of a screening, got none of its words. "
+            f"{path} must hold words on how to repeat it, and this is not evidence of a screening. "
             "Give the JSON file that `truestep screen` saved below `evidence`."
         )
     return from_plain(Repeatable, meta["repeat"])
+
+
+def _is_evidence(path: Path) -> bool:
+    """Whether there is a sheet of evidence, damaged or not, in the file or beside it."""
+    try:
+        sheet = loads(read_regular(path.with_suffix(".json"), limit_bytes=evidence.LIMIT_BYTES))
+    except (OSError, ValueError):
+        return False
+    return isinstance(sheet, dict) and {"sheet", "meta"} <= sheet.keys()

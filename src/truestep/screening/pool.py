@@ -2,17 +2,23 @@
 """Workers side by side: started, given tasks, ended in time, and restarted after a crash.
 
 A result is booked by its task id alone, however late it comes. What cannot be booked is attributed
-to nobody.
+to nobody. A worker may send anything or hang at any byte of it: a thread for each reads what it
+sends, so that the limit of a task holds whatever its worker does.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
+import pickle
+import queue
 import signal
+import socket
+import struct
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
-from multiprocessing import connection as mp_connection
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 
@@ -23,6 +29,11 @@ from truestep.screening.tasks import Result, Setup, Task
 
 EXIT_GRACE_S = 5.0
 POLL_S = 0.2
+
+SEND_S = 1
+"""A worker that reads nothing may hold its parent for so long."""
+
+READER_GRACE_S = 1.0
 
 
 class Bookings:
@@ -61,36 +72,101 @@ class Bookings:
         return task_id in self._open
 
 
-class Handle:
-    """One worker process, its pipe and the task it is at."""
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The last that is heard of a worker.
 
-    def __init__(self, context: BaseContext, setup: Setup) -> None:
+    Attributes:
+        garbage: What was wrong with what it sent; empty where it hung up.
+    """
+
+    garbage: str = ""
+
+
+class Handle:
+    """One worker process, its pipe and the task it is at.
+
+    Args:
+        context: How the process is started.
+        setup: What it is started with.
+        inbox: Gets this handle with each `Result` that the worker sends, and `Gone` at the end.
+    """
+
+    def __init__(
+        self,
+        context: BaseContext,
+        setup: Setup,
+        inbox: queue.SimpleQueue[tuple[Handle, Result | Gone]],
+    ) -> None:
         self.setup = setup
         self.task: Task | None = None
         self.deadline_s = 0.0
         ours, theirs = context.Pipe()
         self.connection: Connection = ours
+        # Of its own descriptor, so that hanging up never meets one that was closed and reused.
+        self._line = socket.socket(fileno=os.dup(ours.fileno()))
+        self._line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", SEND_S, 0))
         self.process = child.start(
             context, worker.main, (theirs, setup), name=f"truestep-{setup.target.key}"
         )
         theirs.close()
+        self._inbox = inbox
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def give(self, task: Task, limit_s: float) -> None:
         """Hand over a task that must end within a limit."""
         self.task = task
         self.deadline_s = time.monotonic() + limit_s
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.connection.send(task)
+        self._send(task)
 
     def stop(self) -> None:
         """Ask the worker to hand in what it has."""
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.connection.send(worker.STOP)
+        self._send(worker.STOP)
 
     def end(self) -> bool:
         """Hang up and end the process. False if it cannot be killed."""
-        self.connection.close()
+        with contextlib.suppress(OSError):
+            self._line.shutdown(socket.SHUT_RDWR)
+        self._line.close()
+        self._reader.join(READER_GRACE_S)
+        if not self._reader.is_alive():
+            self.connection.close()
         return child.end(self.process)
+
+    def _send(self, message: object) -> None:
+        # One that has gone or takes nothing is found out by its silence.
+        with contextlib.suppress(OSError):
+            self.connection.send(message)
+
+    def _read(self) -> None:
+        """Pass on what the worker sends until it hangs up or sends what nobody can read."""
+        while True:
+            try:
+                sent = self.connection.recv_bytes()
+            except (EOFError, OSError):
+                self._inbox.put((self, Gone()))
+                return
+            except Exception as error:  # noqa: BLE001  a damaged length asks for any memory
+                self._inbox.put((self, Gone(_words_of(error))))
+                return
+            message = _message_in(sent)
+            self._inbox.put((self, message))
+            if isinstance(message, Gone):
+                return
+
+
+def _message_in(sent: bytes) -> Result | Gone:
+    try:
+        message = pickle.loads(sent)  # noqa: S301  from a process of ours
+        is_result = isinstance(message, Result) and isinstance(message.task_id, str)
+    except Exception as error:  # noqa: BLE001  damaged bytes may unpickle to any error
+        return Gone(_words_of(error))
+    return message if is_result else Gone(f"it sent a {type(message).__name__}")
+
+
+def _words_of(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:500]
 
 
 class Pool:
@@ -104,6 +180,7 @@ class Pool:
         self.setups = {s.target.key: s for s in setups}
         self.hung: set[str] = set()
         self._handles: dict[str, Handle] = {}
+        self._inbox: queue.SimpleQueue[tuple[Handle, Result | Gone]] = queue.SimpleQueue()
 
     def run(
         self,
@@ -146,38 +223,41 @@ class Pool:
 
     def _wait(self, tasks: Mapping[str, Task], on_wait: Callable[[], None]) -> None:
         while any(self.bookings.is_open(t.id) for t in tasks.values()):
-            busy = {h.connection: k for k, h in self._handles.items() if h.task is not None}
-            for ready in mp_connection.wait(list(busy), timeout=POLL_S):
-                self._receive(busy[ready])  # type: ignore[index]
+            with contextlib.suppress(queue.Empty):
+                self._receive(*self._inbox.get(timeout=POLL_S))
+            for _ in range(self._inbox.qsize()):
+                self._receive(*self._inbox.get())
             for key in list(self._handles):
                 self._enforce_limit(key)
             on_wait()
 
-    def _receive(self, key: str) -> None:
-        handle = self._handles[key]
-        try:
-            result = handle.connection.recv()
-        except (EOFError, OSError):
-            self._crashed(key)
+    def _receive(self, handle: Handle, message: Result | Gone) -> None:
+        key = handle.setup.target.key
+        if self._handles.get(key) is not handle:
+            # It was ended, and what it was at has been booked.
             return
-        if isinstance(result, Result):
-            self.bookings.book(result)
-            if result.is_interim:
-                return
-            if handle.task is not None and result.task_id == handle.task.id:
-                handle.task = None
-            if result.reason not in (None, Reason.INTERRUPTED, Reason.MISSING_CAPABILITY):
-                # A device library may be unusable after an error: begin anew.
-                self._drop(key)
+        if isinstance(message, Gone):
+            self._crashed(key, message)
+            return
+        self.bookings.book(message)
+        if message.is_interim:
+            return
+        if handle.task is not None and message.task_id == handle.task.id:
+            handle.task = None
+        if message.reason not in (None, Reason.INTERRUPTED, Reason.MISSING_CAPABILITY):
+            # A device library may be unusable after an error: begin anew.
+            self._drop(key)
 
-    def _crashed(self, key: str) -> None:
+    def _crashed(self, key: str, gone: Gone) -> None:
         handle = self._handles[key]
         task = handle.task
-        handle.process.join(EXIT_GRACE_S)
-        code = handle.process.exitcode
+        detail = f"what the worker sent cannot be read ({gone.garbage})"
+        if not gone.garbage:
+            handle.process.join(EXIT_GRACE_S)
+            detail = _describe_exit(handle.process.exitcode)
         self._drop(key)
         if task is not None:
-            self.bookings.close(task, Reason.CRASHED, _describe_exit(code))
+            self.bookings.close(task, Reason.CRASHED, detail)
 
     def _enforce_limit(self, key: str) -> None:
         handle = self._handles[key]
@@ -192,7 +272,7 @@ class Pool:
 
     def _handle(self, key: str) -> Handle:
         if key not in self._handles:
-            self._handles[key] = Handle(self.context, self.setups[key])
+            self._handles[key] = Handle(self.context, self.setups[key], self._inbox)
         return self._handles[key]
 
     def _drop(self, key: str) -> bool:

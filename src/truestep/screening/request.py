@@ -12,6 +12,14 @@ from truestep.record import Record
 from truestep.screening.tasks import Found
 from truestep.verdict import Outcome, merge_outcomes
 
+EXERCISE = "exercise_"
+"""How the ids begin of tests that rehearse the runner: what they show says nothing of hardware."""
+
+
+def is_exercise(test_id: str) -> bool:
+    """Whether a test only rehearses the runner."""
+    return test_id.startswith(EXERCISE)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
@@ -45,8 +53,9 @@ class Request:
 
     @property
     def is_simulated(self) -> bool:
-        """Whether anything about it is invented."""
-        return bool(self.num_simulated or self.faults or self.is_blind)
+        """Whether anything about it is invented, or a test of it only rehearses the runner."""
+        is_rehearsal = any(map(is_exercise, self.tests))
+        return bool(self.num_simulated or self.faults or self.is_blind or is_rehearsal)
 
 
 class Progress(Protocol):
@@ -79,6 +88,7 @@ class Report:
         found: Devices that were screened.
         records: One for each device and test, in order.
         not_covered: Tests of the level that no device could run, and why coverage is partial.
+        is_hit: Whether a fault that was planted by request hit anything.
         is_interrupted: Stopped before the plan was done.
         elapsed_s: Wall seconds.
     """
@@ -89,6 +99,7 @@ class Report:
     found: tuple[Found, ...]
     records: tuple[Record, ...]
     not_covered: tuple[str, ...] = ()
+    is_hit: bool = False
     is_interrupted: bool = False
     elapsed_s: float = 0.0
 

@@ -113,6 +113,7 @@ class Runner:
         self._targets: dict[str, Target] = {}
         self._num_tasks = 0
         self._unpinned: set[str] = set()
+        self._is_hit = False
         self._is_interrupted = False
 
     def run(self) -> Report:
@@ -136,6 +137,7 @@ class Runner:
                 *not_covered(tests, found, budget_s=self.budget_s, named=self.request.tests),
                 *(f"{d}: partial coverage (not pinned)" for d in sorted(self._unpinned)),
             ),
+            is_hit=self._is_hit,
             is_interrupted=self._is_interrupted,
             elapsed_s=time.monotonic() - start_s,
         )
@@ -190,6 +192,7 @@ class Runner:
         seed = derive(self.request.seed, zlib.crc32(step.test.id.encode()))
         results = self._give(keys, step.test, seconds=step.seconds, seed=seed)
         self._unpinned |= unpinned(results, self._targets)
+        self._is_hit |= any(r.is_hit for r in results.values())
         for one in able:
             context = Context(
                 before=before[one.device.id],

@@ -72,7 +72,8 @@ class Task:
         seed: Seed from which those of the rounds are derived.
         seconds: Time to spend on rounds.
         seeds: Run exactly these rounds instead.
-        with_selftest: Plant a fault first and see that it is found.
+        times: How often each of the `seeds` is run.
+        with_selftest: Plant a fault before and after the rounds, and see that it is found.
     """
 
     id: str
@@ -80,6 +81,7 @@ class Task:
     seed: int = 0
     seconds: float = 0.0
     seeds: tuple[int, ...] = ()
+    times: int = 1
     with_selftest: bool = True
 
 
@@ -90,10 +92,11 @@ class Result:
     Attributes:
         task_id: Whose result it is. A result without a known task is attributed to nobody.
         observations: One for each site and value class.
-        rounds: One observation for each of the `seeds` that were asked for.
+        rounds: One observation for each round of the `seeds` that were asked for.
         num_rounds: Rounds done.
         is_pinned: Whether the worker really ran on its processor alone.
-        selftest_caught: Whether the planted fault was found; None where none was planted.
+        is_hit: Whether a fault that was planted by request has hit anything on this worker.
+        selftest_caught: Whether each planted fault was found; None where none was planted.
         evidence: Saved files, named below the evidence folder.
         elapsed_s: Wall seconds.
         reason: Why it ended early, or None.
@@ -106,6 +109,7 @@ class Result:
     rounds: tuple[Observation, ...] = ()
     num_rounds: int = 0
     is_pinned: bool = False
+    is_hit: bool = False
     selftest_caught: bool | None = None
     evidence: tuple[Artifact, ...] = ()
     elapsed_s: float = 0.0

@@ -6,6 +6,7 @@ It is started from a fork server that has loaded the library and initialised no 
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
@@ -123,6 +124,7 @@ class Worker:
             rounds=tuple(work.rounds),
             num_rounds=work.num_rounds,
             is_pinned=self.is_pinned,
+            is_hit=bool(getattr(self._backend, "activations", ())),
             selftest_caught=work.caught,
             evidence=work.evidence,
         )
@@ -137,14 +139,7 @@ class Worker:
     def _carry_out(self, task: Task, work: Work) -> None:
         test = work.test = registry.by_id(task.test_id)
         if task.with_selftest:
-            work.caught = selftest.is_caught(
-                test,
-                backend=self.backend,
-                device=self.setup.target.device,
-                unit=self.setup.target.unit,
-                seed=derive(task.seed, 0, 1),
-                make_bench=self._bench,
-            )
+            work.caught = self._catches(test, derive(task.seed, 0, 1))
         for seed in self._seeds(test, task):
             if work.bench is None or task.seeds:
                 # Rounds that are asked for by seed are told apart, each on a bench of its own.
@@ -158,6 +153,19 @@ class Worker:
             if self._is_stopped():
                 work.is_stopped = True
                 return
+        if work.caught:
+            # A comparison may break on the way: it must still work once all is done.
+            work.caught = self._catches(test, derive(task.seed, 0, 2))
+
+    def _catches(self, test: ScreeningTest, seed: int) -> bool:
+        return selftest.is_caught(
+            test,
+            backend=self.backend,
+            device=self.setup.target.device,
+            unit=self.setup.target.unit,
+            seed=seed,
+            make_bench=self._bench,
+        )
 
     def _tell(self, task: Task, work: Work) -> None:
         """Hand in the first miscompare at once: the device that made it may hang or crash next."""
@@ -183,7 +191,8 @@ class Worker:
 
     def _seeds(self, test: ScreeningTest, task: Task) -> Iterator[int]:
         if task.seeds:
-            yield from task.seeds
+            for seed in task.seeds:
+                yield from itertools.repeat(seed, task.times)
             return
         end_s = time.monotonic() + task.seconds
         number = 0

@@ -31,6 +31,9 @@ class Products(Protocol):
     def matmul(self, a: Array, b: Array, *, precision: str, out: str, site: str) -> Array:
         """As `Backend.matmul`."""
 
+    def elementwise(self, op: str, *arrays: Array, site: str) -> Array:
+        """As `Backend.elementwise`."""
+
 
 class Mode(NamedTuple):
     """How products are computed, and the dtype in which their accumulators are shown."""

@@ -23,6 +23,7 @@ from truestep.workloads.exact_products import (
     Recorder,
     positive_zero,
     requantise,
+    site_of,
 )
 from truestep.workloads.exact_sizes import AMPLITUDE, Size, parameter_shapes
 
@@ -80,8 +81,12 @@ class ExactTransformer:
         unit = 1 << size.weight_shift(name)
         # Clamped before it is slowed, so that what is rounded is small.
         change = requantise(xp, gradient, size.rate(name), unit >> size.shifts["step"])
-        new = master - xp.floor(change * pace + 0.5)
-        return positive_zero(xp, xp.clip(new, -AMPLITUDE * unit, AMPLITUDE * unit))
+        step, limit = xp.floor(change * pace + 0.5), AMPLITUDE * unit
+        # The step is clamped and not the master, so that no clamp hides a fault in what is shown.
+        step = xp.maximum(xp.minimum(step, master + limit), master - limit)
+        site = site_of(f"update/{name}", self.mode)
+        new = self.backend.elementwise("subtract", master, step, site=site)
+        return positive_zero(xp, new)
 
 
 class _Pass:

@@ -15,6 +15,7 @@ import numpy as np
 
 from truestep.reference import ReferenceKind
 from truestep.screening.bench import Bench
+from truestep.screening.request import EXERCISE
 from truestep.screening.spec import Level, Need, ScreeningTest
 
 Round = Callable[[Bench, int], None]
@@ -91,7 +92,7 @@ def _wrong_then(end: Round) -> Round:
 
 def _exercise(name: str, run: Round, *needs: Need) -> ScreeningTest:
     return ScreeningTest(
-        id=f"exercise_{name}",
+        id=f"{EXERCISE}{name}",
         level=Level.EXTENDED,
         groups=(),
         stresses="nothing: it rehearses the runner",
