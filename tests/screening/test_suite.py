@@ -52,7 +52,7 @@ IDS = (
     "stress_steady_fp32",
     "stress_steady_bf16",
     "stress_burst_fp32",
-    *(f"exact_training_{s}_{p}" for s in "sml" for p in ("fp32", "tf32", "bf16")),
+    *(f"exact_training_{s}_{p}" for s in ("s", "m", "l", "xl") for p in ("fp32", "tf32", "bf16")),
 )
 """Ids are permanent: names are added here, and never changed or taken away."""
 

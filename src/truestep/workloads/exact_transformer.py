@@ -7,7 +7,8 @@ the same bits (`exact_sizes.bounds` is the proof). One source over the Python ar
 traceable, writes to no array and looks at no value.
 
 Shapes: N tokens (B sequences of T positions), D width, H heads of C columns, F hidden units,
-V words, I = V + T inputs.
+V words, I = V + T inputs. Masters may carry a leading axis of copies, and then so does all that is
+computed with them.
 """
 
 from __future__ import annotations
@@ -209,10 +210,16 @@ class _Pass:
         """(N, D) as (B, H, T, C)."""
         size = self.size
         columns = size.width // size.num_heads
-        shape = (size.num_sequences, size.num_positions, size.num_heads, columns)
-        return self.xp.permute_dims(self.xp.reshape(x_nd, shape), (0, 2, 1, 3))
+        lead = x_nd.shape[:-2]
+        shape = (*lead, size.num_sequences, size.num_positions, size.num_heads, columns)
+        return self._swapped(self.xp.reshape(x_nd, shape))
 
     def _flat(self, x: Array) -> Array:
         """(B, H, T, C) as (N, D)."""
-        rows = self.xp.permute_dims(x, (0, 2, 1, 3))
-        return self.xp.reshape(rows, (self.size.num_tokens, self.size.width))
+        shape = (*x.shape[:-4], self.size.num_tokens, self.size.width)
+        return self.xp.reshape(self._swapped(x), shape)
+
+    def _swapped(self, x: Array) -> Array:
+        """With heads and positions exchanged: the third and second axis from the end."""
+        lead = tuple(range(x.ndim - 4))
+        return self.xp.permute_dims(x, (*lead, *(len(lead) + axis for axis in (0, 2, 1, 3))))
