@@ -169,7 +169,7 @@ def test_rule_5_a_failure_is_replayed_from_its_record_with_the_same_input_bits(t
     assert command == ["truestep", "replay"]
     failure = load_failure(Path(path))
     assert failure.seed in [o.seed for o in failing.observations]
-    shown = replay(failure, times=2, devices=(), context=server())
+    shown = replay(failure, times=5, devices=(), context=server())
     assert all(a.is_same_input for a in shown.attempts)
     assert shown.conclusion is Conclusion.FOLLOWS_DEVICE
     other = replace(failure, seed=failure.seed + 1)

@@ -71,7 +71,7 @@ def test_an_odd_folder_keeps_what_is_copied_on_one_line(tmp_path):
 def test_the_saved_failure_follows_its_device_on_replay(defect):
     folder, _ = defect
     (sheet,) = (folder / "evidence").glob("*.json")
-    done = run("replay", sheet, "--times", 3, "--json")
+    done = run("replay", sheet, "--times", 5, "--json")
     told = strict_json(done.stdout)
     assert done.returncode == 2, "a simulated failure says nothing of hardware"
     assert told["conclusion"] == "the failure follows the device"

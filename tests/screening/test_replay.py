@@ -31,15 +31,15 @@ def sheet(tmp_path_factory) -> Path:
     return path
 
 
-def again(failure: Repeatable, *, times: int = 3, devices: tuple[str, ...] = ()) -> Conclusion:
+def again(failure: Repeatable, *, times: int = 5, devices: tuple[str, ...] = ()) -> Conclusion:
     return replay(failure, times=times, devices=devices, context=server()).conclusion
 
 
 def test_a_failure_follows_its_device(sheet):
-    shown = replay(load_failure(sheet), times=4, devices=(), context=server())
+    shown = replay(load_failure(sheet), times=5, devices=(), context=server())
     assert shown.conclusion is Conclusion.FOLLOWS_DEVICE
     failed = {a.target.key: (a.num_failed, a.num_rounds) for a in shown.attempts}
-    assert failed == {"sim:0": (0, 4), "sim:1": (4, 4)}
+    assert failed == {"sim:0": (0, 5), "sim:1": (5, 5)}
     assert all(a.is_same_input for a in shown.attempts)
 
 
@@ -188,7 +188,7 @@ ON_SOCKET = replace(FAILURE, device="cpu:0", unit="core1", identity="board/cpu:0
     [
         ([tried("cpu:0", wrong=10), tried("cpu:1")], Conclusion.FOLLOWS_DEVICE),
         ([tried("cpu:0", wrong=1), tried("cpu:1")], Conclusion.MAY_BE_LUCK),
-        ([tried("cpu:0", wrong=1), tried("cpu:1", total=29)], Conclusion.FOLLOWS_DEVICE),
+        ([tried("cpu:0", wrong=1), tried("cpu:1", total=199)], Conclusion.FOLLOWS_DEVICE),
         ([tried("cpu:0", "core1", wrong=10), tried("cpu:0", "core2")], Conclusion.FOLLOWS_UNIT),
         ([tried("cpu:0", "core1", wrong=1), tried("cpu:0", "core2")], Conclusion.HERE_ONLY),
         (
@@ -216,7 +216,7 @@ def test_a_failure_of_memory_is_repeated_with_as_much_of_it(test, tmp_path):
     fault = Fault(kind=FaultKind.FLIP, site="memory", device="sim:1")
     screened(tests=(test,), num_simulated=2, faults=(fault,), evidence_dir=str(tmp_path))
     (path,) = tmp_path.glob("*.json")
-    shown = replay(load_failure(path), times=2, devices=(), context=server())
+    shown = replay(load_failure(path), times=5, devices=(), context=server())
     assert (shown.conclusion, shown.suspect) == (Conclusion.FOLLOWS_DEVICE, "sim:1")
     assert shown.is_simulated
 

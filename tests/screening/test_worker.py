@@ -13,6 +13,7 @@ from truestep.reason import Reason
 from truestep.screening.failures import load_failure
 from truestep.screening.tasks import Result, Setup, Target, Task
 from truestep.screening.worker import STOP, Worker
+from truestep.store.schema import from_plain, loads
 
 DEVICE = Device(id="sim:0", kind="cpu", model="m")
 
@@ -102,7 +103,7 @@ def test_stop_ends_a_test_after_its_round():
 def test_the_first_miscompare_is_handed_in_at_once_with_its_evidence(tmp_path):
     made, ours = worker(evidence_dir=str(tmp_path))
     result = made.run(task("exercise_wrong"))
-    interim = [ours.recv(), ours.recv()]
+    interim = [from_plain(Result, loads(ours.recv_bytes())) for _ in range(2)]
     assert all(r.is_interim and is_wrong(r) for r in interim)
     assert interim[1].evidence == result.evidence != ()
     assert not result.is_interim

@@ -85,9 +85,9 @@ def attribute(observations: Iterable[Observation], *, subject: str = "") -> Susp
     device = subject if subject in bad_devices else min(bad_devices)
     own = [c for c in cells if c.device == device]
     others = [c for c in cells if c.device != device]
-    return (
-        _suspect_device(device, own, others) or _suspect_unit(device, own) or _nobody(own, others)
-    )
+    is_everybody = bool(others) and {c.device for c in others} <= bad_devices
+    named = _suspect_device(device, own, others) or _suspect_unit(device, own)
+    return named if named and not is_everybody else _nobody(own, others)
 
 
 def _suspect_input(name: str) -> Suspect:
@@ -142,11 +142,7 @@ def _suspect_device(device: str, own: list[Cell], others: list[Cell]) -> Suspect
     unit = _suspect_unit(device, own)
     if unit is not None:
         return unit
-    why = (
-        f"{', '.join(clean)} gave the right bits for the same input"
-        if clean
-        else "it fails far more often than the others that were asked"
-    )
+    why = f"{', '.join(clean)} gave the right bits for the same input"
     is_host = device.startswith("cpu:")
     return Suspect(
         scope=Scope.HOST_CPU if is_host else Scope.DEVICE,

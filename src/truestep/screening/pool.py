@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import queue
 import signal
 import socket
@@ -23,9 +22,11 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 
 from truestep.backends import child
+from truestep.errors import RecordError
 from truestep.reason import Reason
 from truestep.screening import worker
 from truestep.screening.tasks import Result, Setup, Task
+from truestep.store.schema import from_plain, loads
 
 EXIT_GRACE_S = 5.0
 POLL_S = 0.2
@@ -158,11 +159,9 @@ class Handle:
 
 def _message_in(sent: bytes) -> Result | Gone:
     try:
-        message = pickle.loads(sent)  # noqa: S301  from a process of ours
-        is_result = isinstance(message, Result) and isinstance(message.task_id, str)
-    except Exception as error:  # noqa: BLE001  damaged bytes may unpickle to any error
+        return from_plain(Result, loads(sent))
+    except (RecordError, ValueError) as error:
         return Gone(_words_of(error))
-    return message if is_result else Gone(f"it sent a {type(message).__name__}")
 
 
 def _words_of(error: Exception) -> str:

@@ -31,6 +31,7 @@ from truestep.screening.bench import Bench
 from truestep.screening.failures import INPUTS_DIGEST, save_failure
 from truestep.screening.spec import ScreeningTest
 from truestep.screening.tasks import Result, Setup, Task
+from truestep.store.schema import dumps
 
 STOP = "stop"
 
@@ -58,9 +59,14 @@ def main(connection: Connection, setup: Setup) -> None:
         while True:
             task = connection.recv()
             if isinstance(task, Task):
-                connection.send(worker.run(task))
+                hand_in(connection, worker.run(task))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
+
+
+def hand_in(connection: Connection, result: Result) -> None:
+    """Send a result as JSON: what a corrupted worker sends is read, and never run."""
+    connection.send_bytes(dumps(result).encode())
 
 
 def _pin(cpu: int | None) -> bool:
@@ -172,10 +178,10 @@ class Worker:
         if task.seeds or work.is_told or work.bench is None or not work.bench.num_miscompares:
             return
         work.is_told = True
-        self.connection.send(replace(self._result(task, work), is_interim=True))
+        hand_in(self.connection, replace(self._result(task, work), is_interim=True))
         work.evidence = self._save(task, work)
         if work.evidence:
-            self.connection.send(replace(self._result(task, work), is_interim=True))
+            hand_in(self.connection, replace(self._result(task, work), is_interim=True))
 
     def _bench(self, backend: Backend, *, is_digesting: bool = False) -> Bench:
         return Bench(
