@@ -21,7 +21,7 @@ from truestep.judging.power import excluded_rate, interval
 from truestep.numerics.mixing import derive
 from truestep.screening import registry, selftest
 from truestep.screening.bench import Bench
-from truestep.screening.spec import ScreeningTest
+from truestep.screening.spec import Level, ScreeningTest
 
 NUM_EXECUTIONS = 1_000
 NUM_COMPARISONS = 1_000_000
@@ -55,7 +55,7 @@ def campaign(*, num_executions: int, num_comparisons: int, each: int = COMPARISO
     make_bench = partial(Bench, device=device, memory_bytes=1 << 23)
     tests = [
         t
-        for t in registry.all_tests()
+        for t in registry.choose((), level=Level.QUICK)
         if all(backend.supports(n.op, n.precision, device) for n in t.needs)
     ]
     tally = Tally()
