@@ -82,23 +82,27 @@ def _quotient(x: Int64s, y: Int64s, e: Int64s, dtype: str) -> tuple[Host, Host, 
     )
 
 
+def check_pairs(
+    bench: Bench, op: str, x_host: Host, y_host: Host, expected_host: Host, *, value_class: str
+) -> None:
+    """Compute one operation on known pairs many times, and hand every result to the bench."""
+    x, y, expected = bench.put(x_host), bench.put(y_host), bench.put(expected_host)
+    site = f"{op}/{x_host.dtype.name}"
+    bench.check_repeats(
+        partial(bench.backend.elementwise, op, x, y, site=site),
+        expected,
+        times=NUM_REPEATS,
+        site=site,
+        value_class=value_class,
+        inputs={"x": x, "y": y},
+        coverage={"shape": f"{x_host.size}", "operands": f"{x_host.size} random pairs a round"},
+    )
+
+
 def _round(bench: Bench, seed: int, *, dtype: str) -> None:
     for order, op in enumerate(OPERATIONS):
-        x_host, y_host, expected_host = known_result(op, dtype, derive(seed, order))
-        x, y, expected = bench.put(x_host), bench.put(y_host), bench.put(expected_host)
-        site = f"{op}/{dtype}"
-        bench.check_repeats(
-            partial(bench.backend.elementwise, op, x, y, site=site),
-            expected,
-            times=NUM_REPEATS,
-            site=site,
-            value_class="rounded_once",
-            inputs={"x": x, "y": y},
-            coverage={
-                "shape": f"{NUM_ELEMENTS}",
-                "operands": f"{NUM_ELEMENTS} random pairs a round",
-            },
-        )
+        known = known_result(op, dtype, derive(seed, order))
+        check_pairs(bench, op, *known, value_class="rounded_once")
 
 
 def _arithmetic(dtype: str) -> ScreeningTest:

@@ -15,9 +15,9 @@ from truestep.numerics.mixing import derive, shift_right
 from truestep.reference import ReferenceKind
 from truestep.screening.bench import Bench
 from truestep.screening.spec import Level, Need, ScreeningTest
+from truestep.screening.suite.arithmetic import check_pairs
 
 NUM_ELEMENTS = 4096
-NUM_REPEATS = 8
 
 Ints = npt.NDArray[Any]
 
@@ -58,21 +58,8 @@ def _round(bench: Bench, seed: int, *, dtype: str) -> None:
     y_words = random_words(np, NUM_ELEMENTS, seed=derive(seed, 2))
     for op, other_way in OTHER_WAYS.items():
         y_host = (shift_right(y_words, 32) % 31 if "shift" in op else y_words).astype(dtype)
-        x, y = bench.put(x_host), bench.put(y_host)
-        expected = bench.put(other_way(x_host, y_host))
-        site = f"{op}/{dtype}"
-        bench.check_repeats(
-            partial(bench.backend.elementwise, op, x, y, site=site),
-            expected,
-            times=NUM_REPEATS,
-            site=site,
-            value_class="wrapping",
-            inputs={"x": x, "y": y},
-            coverage={
-                "shape": f"{NUM_ELEMENTS}",
-                "operands": f"{NUM_ELEMENTS} random pairs a round",
-            },
-        )
+        expected = other_way(x_host, y_host)
+        check_pairs(bench, op, x_host, y_host, expected, value_class="wrapping")
 
 
 def _integers(dtype: str) -> ScreeningTest:
