@@ -21,9 +21,9 @@ from dataclasses import dataclass
 import result_sheet
 import torch
 
-from truestep.backends.numpy_backend import THREAD_SWITCHES
 from truestep.backends.open import open_backend
 from truestep.backends.protocol import Backend
+from truestep.backends.threads import THREAD_SWITCHES
 from truestep.device import Device
 from truestep.numerics.exact import PRECISIONS, Product, ValueClass, integer_product
 from truestep.numerics.mixing import derive

@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from truestep.backends import grants, inventory
-from truestep.backends.numpy_backend import BIT_SWITCHES, THREAD_SWITCHES
+from truestep.backends.numpy_backend import BIT_SWITCHES
 from truestep.backends.protocol import Array, Host
+from truestep.backends.threads import THREAD_SWITCHES
 from truestep.device import Device
 from truestep.environment import Environment
 from truestep.errors import UnsupportedError

@@ -13,6 +13,7 @@ import numpy as np
 
 from truestep.backends import digest_numpy, grants, inventory
 from truestep.backends.protocol import Array, Host
+from truestep.backends.threads import THREAD_SWITCHES
 from truestep.device import Device
 from truestep.environment import Environment
 from truestep.errors import UnsupportedError
@@ -47,7 +48,6 @@ _REARRANGE: dict[str, Callable[..., Array]] = {
     "transpose": lambda x: np.ascontiguousarray(x.T),
 }
 
-THREAD_SWITCHES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 BIT_SWITCHES = (
     "OPENBLAS_CORETYPE",
     "MKL_CBWR",

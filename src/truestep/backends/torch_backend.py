@@ -18,8 +18,9 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from truestep.backends import digest_torch, grants, inventory
-from truestep.backends.numpy_backend import BIT_SWITCHES, THREAD_SWITCHES
+from truestep.backends.numpy_backend import BIT_SWITCHES
 from truestep.backends.protocol import Array, Host
+from truestep.backends.threads import THREAD_SWITCHES
 from truestep.device import Device
 from truestep.environment import Environment
 from truestep.errors import UnsupportedError

@@ -13,6 +13,7 @@ from importlib import import_module
 import click
 
 from truestep import __version__
+from truestep.backends.threads import one_thread
 from truestep.cli.exit_codes import NOT_JUDGED
 from truestep.errors import TruestepError
 
@@ -28,8 +29,6 @@ COMMANDS = {
 COMPUTES_HERE = ("golden",)
 """Commands that compute in this process, and not in its workers."""
 
-_THREAD_SWITCHES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-
 
 def _load_numpy() -> None:
     """Load numpy with one thread, and leave the environment as it was.
@@ -37,16 +36,8 @@ def _load_numpy() -> None:
     For each thread OpenBLAS takes memory when it is loaded, and where there is none it ends the
     process with 1, which means a defect. Workers record the environment, so it must not change.
     """
-    before = {name: os.environ.get(name) for name in _THREAD_SWITCHES}
-    os.environ.update(dict.fromkeys(_THREAD_SWITCHES, "1"))
-    try:
+    with one_thread():
         import_module("numpy")
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 class LazyGroup(click.Group):

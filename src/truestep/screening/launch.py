@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 from multiprocessing import forkserver
 from multiprocessing.context import BaseContext
 
-from truestep.backends.numpy_backend import THREAD_SWITCHES
 from truestep.backends.open import MODULES
+from truestep.backends.threads import one_thread
 
 
 def start_server(backend: str) -> BaseContext:
@@ -23,14 +22,6 @@ def start_server(backend: str) -> BaseContext:
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["truestep.screening.worker", MODULES[backend][0]])
-    before = {name: os.environ.get(name) for name in THREAD_SWITCHES}
-    os.environ.update(dict.fromkeys(THREAD_SWITCHES, "1"))
-    try:
+    with one_thread():
         forkserver.ensure_running()
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
     return context

@@ -254,7 +254,7 @@ class Runner:
             seen = _rounds("same", self._give([failed], test, seeds=seeds).values())
         else:
             task = self._task(test, seeds=seeds)
-            result = self.pool.run_fresh(failed, task, limit_s=LIMIT_FLOOR_S)
+            result = self.pool.run_fresh(failed, task, limit_s=_limit_s(test))
             seen = _rounds("fresh", [result])
         return replace(evidence, repeats=(*evidence.repeats, *seen))
 
@@ -357,7 +357,7 @@ class Runner:
     ) -> dict[str, Result]:
         """The results of one test on many targets at once."""
         tasks = {key: self._task(test, seconds=seconds, seed=seed, seeds=seeds) for key in keys}
-        limit_s = LIMIT_FLOOR_S + LIMIT_FACTOR * (seconds + test.least_s)
+        limit_s = _limit_s(test, seconds)
         return self.pool.run(tasks, limit_s=limit_s, on_wait=self._on_wait)
 
     def _task(
@@ -431,6 +431,11 @@ def unpinned(results: Mapping[str, Result], targets: Mapping[str, Target]) -> se
         for key, result in results.items()
         if targets[key].cpu is not None and result.num_rounds and not result.is_pinned
     }
+
+
+def _limit_s(test: ScreeningTest, seconds: float = 0.0) -> float:
+    """Wall seconds after which a task of a test is ended."""
+    return LIMIT_FLOOR_S + LIMIT_FACTOR * (seconds + test.least_s)
 
 
 def _with_process(kind: str, observations: Iterable[Observation]) -> tuple[Observation, ...]:
