@@ -2,13 +2,22 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from truestep.action import REMOVING, Action, ActionKind
-from truestep.fleet.policy import Dossier, Occasion, Rules, bound, debt_s, decide
+from truestep.fleet.policy import (
+    Dossier,
+    Occasion,
+    Rules,
+    bound,
+    debt_s,
+    decide,
+    is_cleared,
+)
 from truestep.reason import Reason
 from truestep.record import Record, RecordKind
 from truestep.transition import NodeState, Transition
@@ -209,7 +218,8 @@ def test_never_more_nodes_are_out_than_the_smaller_bound(
     rules = Rules(most_out=most, share_out=share, breaker=6)
     other = Action(kind=ActionKind.RETEST, node="m", reason="screening_due")
     wanted = [other, *map(drain, range(num_wanted))]
-    may, held = bound(wanted, num_out=num_out, num_eligible=num_eligible, rules=rules)
+    out = {f"out{number}" for number in range(num_out)}
+    may, held = bound(wanted, out=out, num_eligible=num_eligible, rules=rules)
     removed = [a for a in may if a.kind in REMOVING]
     assert other in may
     assert {a.node for a in may} | {a.node for a in held} == {a.node for a in wanted}
@@ -224,23 +234,98 @@ def test_never_more_nodes_are_out_than_the_smaller_bound(
 def test_a_percentage_is_not_a_limit(num_nodes: int) -> None:
     # 240 nodes, 40 of them eligible, limits of 5 % and 2 nodes, 6 flagged; then the fleet grows.
     rules = Rules(most_out=2, share_out=0.05, breaker=10)
-    may, held = bound(
-        list(map(drain, range(6))), num_out=0, num_eligible=num_nodes // 6, rules=rules
-    )
+    may, held = bound(list(map(drain, range(6))), out=(), num_eligible=num_nodes // 6, rules=rules)
     assert (len(may), len(held)) == (2, 4)
 
 
 def test_the_breaker_holds_everybody() -> None:
-    may, held = bound(list(map(drain, range(5))), num_out=0, num_eligible=1000, rules=RULES)
+    may, held = bound(list(map(drain, range(5))), out=(), num_eligible=1000, rules=RULES)
     assert (may, len(held)) == ((), 5)
 
 
+def test_what_is_done_to_a_node_that_is_out_needs_no_room() -> None:
+    wanted = [drain(1), drain(2)]
+    may, held = bound(wanted, out={"n1", "m"}, num_eligible=40, rules=RULES)
+    assert [a.node for a in may] == ["n1"]
+    assert [a.node for a in held] == ["n2"]
+
+
 def test_debt_grows_with_age_and_doubt() -> None:
-    passed = screening("a", verdict(Outcome.PASS), age_s=100)
     assert debt_s(dossier(), now_s=NOW_S) == math.inf
-    assert debt_s(dossier(passed), now_s=NOW_S) == 100
-    doubtful = dossier(passed, screening("b", verdict()))
+    passed = replace(dossier(), last_pass_s=NOW_S - 100)
+    assert debt_s(passed, now_s=NOW_S) == 100
+    doubtful = replace(passed, records=(screening("b", verdict()),))
     assert debt_s(doubtful, now_s=NOW_S) == 200
+
+
+UNKNOWN_SCOPE = verdict(scope=Scope.UNKNOWN)
+
+
+def test_sound_nodes_give_the_contrast_that_a_node_alone_cannot() -> None:
+    known = dossier(screening("a", UNKNOWN_SCOPE), screening("b", UNKNOWN_SCOPE))
+    assert kind(known) is ActionKind.RETEST
+    assert kind(replace(known, contrasted=frozenset({"a-0"}))) is ActionKind.RETEST
+    assert kind(replace(known, contrasted=frozenset({"a-0", "b-0"}))) is ActionKind.DRAIN
+
+
+def test_what_most_nodes_fail_alike_is_no_nodes_fault() -> None:
+    known = dossier(screening("a", verdict()), screening("b", verdict()))
+    assert kind(replace(known, alike=frozenset({"a-0", "b-0"}))) is ActionKind.RETEST
+
+
+def test_a_suspect_is_cleared_by_several_passes_in_a_row_and_no_other() -> None:
+    passed = verdict(Outcome.PASS)
+    assert is_cleared(dossier(screening("a", passed)), RULES)
+    assert not is_cleared(dossier(), RULES)
+    once = dossier(screening("a", verdict()), screening("b", passed))
+    assert not is_cleared(once, RULES)
+    assert kind(once) is ActionKind.RETEST
+    assert is_cleared(replace(once, records=(*once.records, screening("c", passed))), RULES)
+    assert not is_cleared(replace(once, records=(*once.records, screening("z", passed))), RULES)
+
+
+def test_a_run_passes_only_as_a_whole() -> None:
+    begun = step(NodeState.IN_REPAIR, NodeState.PROBATION, "a-0", "b-0")
+    half = [
+        screening("c", verdict(Outcome.PASS)),
+        screening("c", verdict(Outcome.UNKNOWN, reason=Reason.CRASHED), number=1),
+    ]
+    known = dossier(begun, *half, state=NodeState.PROBATION)
+    assert kind(known) is ActionKind.RETEST
+    assert not is_cleared(known, RULES)
+
+
+def test_a_second_suspicion_after_a_first_that_was_cleared_drains() -> None:
+    known = dossier(
+        screening("a", verdict()),
+        step(NodeState.SCREENING, NodeState.SUSPECT, "a-0"),
+        step(NodeState.SCREENING, NodeState.AVAILABLE),
+        screening("b", verdict()),
+    )
+    action = decide(known, RULES, now_s=NOW_S)
+    assert (action.kind, set(action.records)) == (ActionKind.DRAIN, {"a-0", "b-0"})
+    repaired = (step(NodeState.IN_REPAIR, NodeState.PROBATION), screening("b", verdict()))
+    known = replace(known, records=(*known.records[:3], *repaired))
+    assert kind(known) is ActionKind.RETEST
+
+
+def test_runs_without_a_result_are_handed_to_a_person_who_starts_the_count_anew() -> None:
+    crashes = [screening(run, verdict(Outcome.UNKNOWN, reason=Reason.CRASHED)) for run in "abcd"]
+    action = decide(dossier(*crashes), RULES, now_s=NOW_S)
+    assert (action.kind, action.reason) == (ActionKind.HOLD, Reason.CRASHED.value)
+    looked = replace(
+        step(NodeState.SUSPECT, NodeState.SCREENING),
+        time_s=NOW_S,
+        transition=Transition(
+            before=NodeState.SUSPECT, after=NodeState.SCREENING, reason=Reason.PERSON_DECIDED
+        ),
+    )
+    assert kind(dossier(*crashes, looked)) is ActionKind.RETEST
+
+
+def test_what_a_person_holds_for_study_is_left_alone() -> None:
+    out = step(NodeState.DRAINING, NodeState.QUARANTINED, "a-0", "b-0")
+    assert kind(dossier(out, state=NodeState.HELD_FOR_STUDY)) is ActionKind.NONE
 
 
 def test_levels_follow_the_occasion() -> None:

@@ -29,7 +29,7 @@ class NodeInfo:
 
     Attributes:
         name: As the scheduler calls it.
-        machine: What is behind the name: an address, a machine id. Another value is another machine.
+        machine: What is behind the name: an address, a machine id. Another value, another machine.
         booted_s: When it booted, seconds since the epoch; None where that is not known.
         is_idle: No job runs or completes on it and it takes jobs. A fence does not count.
         is_busy: A job runs or completes on it.
