@@ -138,6 +138,18 @@ def test_wrong_use_is_told_and_ends_with_2(tmp_path, arguments, words):
     assert "Traceback" not in done.stderr
 
 
+def test_a_run_has_the_id_that_a_controller_gave_it(tmp_path):
+    run_id = "0123456789abcdef" * 2
+    ran = run("screen", *QUICK, "--test", "matmul", "--run-id", run_id, "--out", tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    document = strict_json((tmp_path / f"result-{run_id}.json").read_text())
+    assert {r["run_id"] for r in document["records"]} == {run_id} == {document["run"]["id"]}
+    assert len({r["id"] for r in document["records"]}) == len(document["records"])
+    refused = run("screen", *QUICK, "--run-id", "../../etc", "--out", tmp_path)
+    assert refused.returncode == 2
+    assert "small letters and digits" in refused.stderr
+
+
 def test_evidence_that_is_no_evidence_is_refused(tmp_path):
     (tmp_path / "x.json").write_text('{"a": NaN}')
     done = run("replay", tmp_path / "x.json")

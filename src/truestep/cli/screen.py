@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import re
 import secrets
 import sys
 
@@ -26,6 +27,15 @@ def _finite(ctx: click.Context, param: click.Parameter, value: float | None) -> 
     """The value; not a number lies in every range."""
     if value is not None and not math.isfinite(value):
         raise click.BadParameter(f"must be a finite number, got {value}.", ctx=ctx, param=param)
+    return value
+
+
+def _run_id(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """The name of the run, fit to be part of a file name."""
+    if value and not re.fullmatch(r"[a-z0-9]{12,64}", value):
+        raise click.BadParameter(
+            f"must be 12 to 64 small letters and digits, got {value!r}.", ctx=ctx, param=param
+        )
     return value
 
 
@@ -61,6 +71,13 @@ def _finite(ctx: click.Context, param: click.Parameter, value: float | None) -> 
     help="slurm: 1 only for a confirmed fail of this node's hardware, else 0 (any other status "
     "drains in a prolog). nagios: 0, 2 critical, 3 unknown.",
 )
+@click.option(
+    "--run-id",
+    default="",
+    callback=_run_id,
+    metavar="ID",
+    help="Name of the run that a fleet's controller gave out. Drawn anew if it is not given.",
+)
 @click.option("--allow-busy", is_flag=True, help="Screen devices that others use, too.")
 @click.option("--long", "is_long", is_flag=True, help="Show the power of every operation.")
 @options.simulation
@@ -74,6 +91,7 @@ def command(
     as_json: bool,
     out: str,
     exit_style: str,
+    run_id: str,
     allow_busy: bool,
     is_long: bool,
     simulate: tuple[str, ...],
@@ -104,6 +122,7 @@ def command(
         num_simulated=simulate_devices,
         faults=faults,
         is_blind=is_blind,
+        run_id=run_id,
     )
     stop = Stop()
     bar = Bar(output.console(is_error=True), stop)

@@ -37,6 +37,7 @@ class Request:
         num_simulated: Invented devices in place of real ones.
         faults: Planted by request.
         is_blind: Switch the comparison off, to see that nothing can pass then.
+        run_id: Name of the run that a controller gave out; empty to draw one.
     """
 
     backend: str
@@ -50,6 +51,7 @@ class Request:
     num_simulated: int = 0
     faults: tuple[Fault, ...] = ()
     is_blind: bool = False
+    run_id: str = ""
 
     @property
     def is_simulated(self) -> bool:

@@ -105,7 +105,7 @@ class Runner:
         self.progress = progress
         self.keep = keep
         self.reader = reader
-        self.run_id = uuid.uuid4().hex[:12]
+        self.run_id = request.run_id or uuid.uuid4().hex[:12]
         self.node = this_node()
         self.records: list[Record] = []
         self._pool: Pool | None = None
