@@ -4,21 +4,27 @@
 new -> screening -> available -> in use -> reclaimed -> screening
 screening -> suspect -> draining -> quarantined -> held for study | in repair
 in repair -> probation -> available | retired
+
+A screening that never started leads back to where it came from.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from uuid import uuid4
 
+from truestep.device import Node
 from truestep.errors import RecordError
-from truestep.record import Record
+from truestep.reason import Reason
+from truestep.record import Record, RecordKind
+from truestep.store.history import Entry
 from truestep.transition import NodeState, Transition
 
 S = NodeState
 
 ARROWS: dict[NodeState, frozenset[NodeState]] = {
     S.NEW: frozenset({S.SCREENING, S.RETIRED}),
-    S.SCREENING: frozenset({S.AVAILABLE, S.SUSPECT}),
+    S.SCREENING: frozenset({S.AVAILABLE, S.SUSPECT, S.NEW, S.RECLAIMED}),
     S.AVAILABLE: frozenset({S.IN_USE, S.SCREENING, S.SUSPECT, S.RETIRED}),
     S.IN_USE: frozenset({S.RECLAIMED, S.SUSPECT}),
     S.RECLAIMED: frozenset({S.SCREENING, S.IN_USE}),
@@ -36,6 +42,36 @@ OUT_OF_THE_POOL = frozenset(
     {S.DRAINING, S.QUARANTINED, S.HELD_FOR_STUDY, S.IN_REPAIR, S.PROBATION, S.RETIRED}
 )
 """States in which a node takes no jobs. All but the last count against the bound."""
+
+
+def step(
+    entry: Entry,
+    after: NodeState,
+    reason: Reason,
+    *,
+    now_s: float,
+    records: Iterable[str] = (),
+    is_simulated: bool = False,
+) -> Record:
+    """The record of one arrow, from where the node is.
+
+    Raises:
+        RecordError: There is no such arrow.
+    """
+    transition = Transition(
+        before=entry.state, after=after, reason=reason, records=tuple(dict.fromkeys(records))
+    )
+    check(transition)
+    return Record(
+        id=uuid4().hex,
+        kind=RecordKind.TRANSITION,
+        run_id="",
+        time_s=now_s,
+        subject=after.value,
+        node=Node(name=entry.name, board_serial=entry.identity),
+        transition=transition,
+        is_simulated=is_simulated,
+    )
 
 
 def check(transition: Transition) -> None:
