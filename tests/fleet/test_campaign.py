@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A campaign on a cluster in memory, with a real history, killed at any call and resumed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_scheduler import DiedError, FakeScheduler
+
+from truestep.action import ActionKind
+from truestep.device import Device, Node
+from truestep.environment import Environment
+from truestep.fleet.campaign import Controller, Pass
+from truestep.fleet.carry_out import Hands
+from truestep.fleet.job import EXIT_CODE, NODE, JobMaker
+from truestep.fleet.life_cycle import state_of, step
+from truestep.fleet.plan import Options
+from truestep.fleet.policy import Occasion, Rules
+from truestep.fleet.runs import Runs
+from truestep.fleet.scheduler import JobState
+from truestep.reason import Reason
+from truestep.record import Record, RecordKind
+from truestep.store.history import History
+from truestep.store.journal import Journal
+from truestep.transition import NodeState
+from truestep.verdict import Outcome, Scope, Status, Suspect, Verdict
+
+S = NodeState
+NAMES = tuple(f"n{i}" for i in range(8))
+START_S = 1_780_000_000.0
+
+
+@dataclass
+class Cluster:
+    """A history, a scheduler, and jobs that fail on the nodes of `faulty`."""
+
+    folder: Path
+    scheduler: FakeScheduler = field(default_factory=lambda: FakeScheduler.of(NAMES))
+    faulty: set[str] = field(default_factory=set)
+    now_s: float = START_S
+    told: list[dict[str, Any]] = field(default_factory=list)
+    published: list[tuple[str, Outcome]] = field(default_factory=list)
+    rules: Rules = field(default_factory=lambda: Rules(share_out=0.25))
+
+    def __post_init__(self) -> None:
+        url = f"sqlite:///{self.folder}/fleet.db"
+        self.history = History.create(url, is_simulation=False)
+        for name in NAMES:
+            self.history.enrol(name, now_s=self.now_s)
+
+    def controller(self, occasion: Occasion, **options: Any) -> Controller:
+        chosen = Options(id=f"c-{occasion}", occasion=occasion, rules=self.rules, **options)
+        jobs = JobMaker(results=self.folder / "results")
+        return Controller(
+            history=self.history,
+            scheduler=self.scheduler,
+            runs=Runs(history=self.history, scheduler=self.scheduler, jobs=jobs, options=chosen),
+            hands=Hands(
+                history=self.history,
+                scheduler=self.scheduler,
+                publish=lambda name, outcome, _: self.published.append((name, outcome)),
+                tell=self.told.append,
+            ),
+            options=chosen,
+        )
+
+    def run_jobs(self) -> None:
+        """All jobs that wait, from their first line to their last."""
+        for name, job in self.scheduler.queue.items():
+            if self.scheduler.states[name] is JobState.PENDING:
+                if self.scheduler.infos[job.node].is_drained:
+                    continue
+                self.now_s += 1
+                run_id = name.removeprefix("truestep-")
+                folder = self.folder / "results" / run_id
+                (folder / NODE).write_text(f"{job.node}\n")
+                Journal(folder / "journal.jsonl").append(self._record(run_id, job.node))
+                (folder / EXIT_CODE).write_text("0\n")
+                self.scheduler.states[name] = JobState.ENDED
+
+    def _record(self, run_id: str, node: str) -> Record:
+        is_bad = node in self.faulty
+        return Record(
+            id=f"{run_id}-0",
+            kind=RecordKind.SCREENING,
+            run_id=run_id,
+            time_s=self.now_s,
+            subject="matmul",
+            node=Node(name=node, board_serial=f"B-{node}"),
+            device=Device(id="cuda:0", kind="cuda", model="H200", serial=f"G-{node}"),
+            environment=Environment(entries={"driver": "1"}),
+            verdict=Verdict(
+                outcome=Outcome.FAIL if is_bad else Outcome.PASS,
+                status=Status.COMPLETE,
+                reason=Reason.MISCOMPARE_REPEATED if is_bad else Reason.PASSED,
+                num_comparisons=10,
+                selftest_caught=True,
+                is_confirmed=is_bad,
+                repeats=(5, 5) if is_bad else (0, 0),
+                suspect=Suspect(scope=Scope.DEVICE, name="cuda:0") if is_bad else None,
+            ),
+        )
+
+    def run(self, occasion: Occasion, *, passes: int = 12, **options: Any) -> Pass:
+        controller = self.controller(occasion, **options)
+        for _ in range(passes):
+            self.now_s += 10
+            done = controller.one_pass(now_s=self.now_s)
+            self.run_jobs()
+            if done.is_over:
+                break
+        return done
+
+    def states(self) -> dict[str, NodeState]:
+        return {e.name: e.state for e in self.history.entries()}
+
+    def use_all(self) -> None:
+        """Jobs take all nodes that are free and give them back."""
+        for entry in self.history.entries(states={S.AVAILABLE}):
+            used = [(S.AVAILABLE, S.IN_USE), (S.IN_USE, S.RECLAIMED)]
+            for before, after in used:
+                self.history.append(
+                    entry.key,
+                    step(replace(entry, state=before), after, Reason.JOB_ENDED, now_s=self.now_s),
+                )
+
+    def repair(self, name: str) -> None:
+        self.faulty.discard(name)
+        entry = self.history.find(name)
+        done = step(entry, S.PROBATION, Reason.REPAIR_DONE, now_s=self.now_s)
+        self.history.append(entry.key, done)
+
+    def check(self) -> None:
+        """What must hold whatever was killed."""
+        for entry in self.history.entries():
+            assert state_of(self.history.records(entry.key)) is entry.state
+        transitions = Counter(
+            (e.key, r.transition.after)
+            for e in self.history.entries()
+            for r in self.history.records(e.key, kinds={RecordKind.TRANSITION})
+            if r.transition and r.transition.after in (S.DRAINING, S.IN_REPAIR)
+        )
+        assert set(transitions.values()) <= {1}
+        actions = Counter(
+            (e.key, r.subject)
+            for e in self.history.entries()
+            for r in self.history.records(e.key, kinds={RecordKind.ACTION})
+        )
+        assert set(actions.values()) <= {1}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Any:
+    made = Cluster(tmp_path)
+    yield made
+    made.history.close()
+
+
+def test_a_node_that_went_bad_in_use_is_taken_out_repaired_and_returned(cluster: Cluster) -> None:
+    cluster.run(Occasion.INSTALL)
+    assert set(cluster.states().values()) == {S.AVAILABLE}
+    cluster.use_all()
+    cluster.faulty |= {"n2", "n5"}
+    cluster.run(Occasion.RECLAIM)
+    bad = {n for n, s in cluster.states().items() if s is not S.AVAILABLE}
+    assert bad == {"n2", "n5"}
+    assert {cluster.states()[n] for n in bad} == {S.IN_REPAIR}
+    assert {n for n, info in cluster.scheduler.infos.items() if info.is_drained} == bad
+    assert cluster.scheduler.fences == {}
+    for name in bad:
+        cluster.repair(name)
+    cluster.run(Occasion.REPAIR)
+    assert set(cluster.states().values()) == {S.AVAILABLE}
+    assert all(info.is_idle for info in cluster.scheduler.infos.values())
+    assert cluster.scheduler.fences == {}
+    kinds = Counter(document["action"]["kind"] for document in cluster.told)
+    assert kinds == {"drain": 2, "repair": 2, "release": 2}
+    cluster.check()
+
+
+def test_no_more_nodes_are_out_than_the_bound_allows(cluster: Cluster) -> None:
+    cluster.rules = Rules(share_out=0.125)
+    cluster.faulty |= {"n2", "n5"}
+    cluster.run(Occasion.INSTALL)
+    out = [n for n, s in cluster.states().items() if s in (S.IN_REPAIR, S.QUARANTINED, S.DRAINING)]
+    assert len(out) == 1
+    assert cluster.states()[({"n2", "n5"} - set(out)).pop()] is S.SUSPECT
+    assert ActionKind.HOLD.value in {d["action"]["kind"] for d in cluster.told}
+
+
+def test_a_dry_run_touches_nothing(cluster: Cluster) -> None:
+    looked = cluster.controller(Occasion.INSTALL).look(now_s=cluster.now_s)
+    assert len(looked.plan.screenings) == 8
+    assert {what for what, _ in cluster.scheduler.log} == {"nodes"}
+    assert cluster.history.open_runs() == ()
+
+
+def test_a_cap_and_a_budget_are_kept(cluster: Cluster) -> None:
+    plan = cluster.controller(Occasion.INSTALL, cap=3).look(now_s=START_S).plan
+    assert len(plan.screenings) == 3
+    plan = cluster.controller(Occasion.INSTALL, budget_s=150.0, limit_s=60.0).look(now_s=START_S)
+    assert len(plan.plan.screenings) == 2
+
+
+def test_what_somebody_else_drained_is_left_alone(cluster: Cluster) -> None:
+    """Case C30."""
+    theirs = replace(
+        cluster.scheduler.infos["n1"], is_drained=True, is_idle=False, reason="bad fan [root]"
+    )
+    cluster.scheduler.infos["n1"] = theirs
+    cluster.run(Occasion.INSTALL)
+    assert cluster.scheduler.infos["n1"] == theirs
+    assert cluster.states()["n1"] is S.NEW
+    assert ("submit", "n1") not in cluster.scheduler.log
+
+
+def mortal(cluster: Cluster, *, is_after: bool) -> Callable[[int | None], None]:
+    """Let the controller die before a transaction is kept, or just after."""
+    database, left = cluster.history._database, [None]
+    write = database.write
+
+    @contextmanager
+    def dying() -> Iterator[Any]:
+        dies = left[0] == 0
+        if left[0] is not None:
+            left[0] -= 1
+        with write() as connection:
+            yield connection
+            if dies and not is_after:
+                raise DiedError
+        if dies:
+            raise DiedError
+
+    database.write = dying
+
+    def die_in(call: int | None) -> None:
+        left[0] = call
+
+    return die_in
+
+
+@pytest.mark.parametrize("where", ["scheduler", "before_commit", "after_commit"])
+@pytest.mark.parametrize("first", range(1, 60, 4))
+def test_killed_at_any_call_and_resumed_nothing_is_lost_or_done_twice(
+    cluster: Cluster, first: int, where: str
+) -> None:
+    cluster.faulty |= {"n2", "n5"}
+    die_in = mortal(cluster, is_after=where == "after_commit")
+    lives = 0
+    for call in (first, first // 3, first // 2, None):
+        if where == "scheduler":
+            cluster.scheduler.dies_in = call
+        else:
+            die_in(call)
+        try:
+            cluster.run(Occasion.INSTALL)
+        except DiedError:
+            lives += 1
+            cluster.run_jobs()
+    assert lives >= 1
+    expected = {n: S.IN_REPAIR if n in cluster.faulty else S.AVAILABLE for n in NAMES}
+    assert cluster.states() == expected
+    assert cluster.scheduler.fences == {}
+    cluster.check()
