@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_scheduler import DiedError, FakeScheduler
 
+from fleet.fake_scheduler import DiedError, FakeScheduler
 from truestep.action import ActionKind
 from truestep.device import Device, Node
 from truestep.environment import Environment

@@ -19,6 +19,7 @@ from truestep.errors import TruestepError
 
 COMMANDS = {
     "devices": "List the devices that can be screened here.",
+    "fleet": "Follow the nodes of a cluster through their life.",
     "golden": "Make the shipped digests again, and compare.",
     "replay": "Repeat a saved failure here or on another device.",
     "screen": "Screen this node, and say what was ruled out.",

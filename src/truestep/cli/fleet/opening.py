@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The folder of a fleet: where its database is, and whatever else belongs to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from truestep.errors import ConfigError
+from truestep.store.durable import make_folder, read_regular, write_atomically
+from truestep.store.history import History
+
+FILE = "fleet.json"
+VERSION = 1
+_LIMIT_BYTES = 2**20
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def fleet_option(function: F) -> F:
+    """The option that says which fleet."""
+    return click.option(
+        "--fleet",
+        "folder",
+        default="truestep-fleet",
+        show_default=True,
+        envvar="TRUESTEP_FLEET",
+        show_envvar=True,
+        type=click.Path(file_okay=False, path_type=Path),
+        help="Folder of the fleet.",
+    )(function)
+
+
+def make_fleet(folder: Path, url: str | None, *, is_simulation: bool) -> str:
+    """Make the folder and the history of a fleet, and give the URL of its database.
+
+    Raises:
+        ConfigError: There is a fleet in this folder already.
+        RecordError: There is a history already, or it cannot be made.
+    """
+    file = folder / FILE
+    if file.exists():
+        raise ConfigError(f"{folder} must hold no fleet yet, got one. Name another folder.")
+    make_folder(folder.absolute())
+    url = url or f"sqlite:///{folder.absolute() / 'history.db'}"
+    History.create(url, is_simulation=is_simulation).close()
+    write_atomically(file, json.dumps({"schema_version": VERSION, "db": url}).encode() + b"\n")
+    return url
+
+
+def url_of(folder: Path) -> str:
+    """Where the history of a fleet is. It may hold a password.
+
+    Raises:
+        ConfigError: The folder holds no fleet.
+    """
+    file = folder / FILE
+    try:
+        data = json.loads(read_regular(file, limit_bytes=_LIMIT_BYTES))
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{folder} must be the folder of a fleet, got none. Run `truestep fleet init`, or "
+            "name another with --fleet."
+        ) from None
+    except ValueError as error:
+        raise ConfigError(f"{file} must be JSON, got: {error}. Restore it from a copy.") from error
+    url = data.get("db") if isinstance(data, dict) else None
+    if not isinstance(url, str) or data.get("schema_version") != VERSION:
+        raise ConfigError(
+            f"{file} must hold schema_version {VERSION} and db, got others. Restore it from a copy."
+        )
+    return url
+
+
+def open_history(folder: Path) -> History:
+    """The history of a fleet.
+
+    Raises:
+        ConfigError: The folder holds no fleet.
+        RecordError: The history cannot be used.
+    """
+    return History.open(url_of(folder))

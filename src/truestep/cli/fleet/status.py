@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`truestep fleet status`: how many nodes are where, and what needs a person."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import click
+
+from truestep.cli.fleet.opening import fleet_option, open_history
+from truestep.fleet.life_cycle import OUT_OF_THE_POOL
+from truestep.report.text import shown
+from truestep.store.history import Entry, History
+from truestep.transition import NodeState
+
+WORTH_NAMING = (OUT_OF_THE_POOL - {NodeState.RETIRED}) | {NodeState.SUSPECT}
+
+
+@click.command("status", epilog="Example: truestep fleet status --json")
+@fleet_option
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
+def command(folder: Path, as_json: bool) -> None:
+    """Nodes by state, those that are out of the pool or suspected, open runs, and alerts."""
+    with open_history(folder) as history:
+        found = _document(history, time.time())
+    if as_json:
+        click.echo(json.dumps(found, allow_nan=False))
+        return
+    kind = "simulation" if found["is_simulation"] else "fleet"
+    click.echo(f"{kind} of {found['num_nodes']} nodes, {found['num_open_runs']} runs open")
+    for state, count in found["states"].items():
+        click.echo(f"  {count:6}  {state}")
+    for node in found["named"]:
+        hours = node["for_s"] / 3600
+        click.echo(f"{shown(node['name'])}: {node['state']} for {hours:.1f} h")
+    if found["num_never_passed"]:
+        click.echo(f"{found['num_never_passed']} nodes never passed a screening")
+    for entry in found["refused"]:
+        click.echo(f"kept aside: {shown(entry['id'])}: {shown(entry['why'])}")
+    if not found["num_nodes"]:
+        click.echo("no node is known yet: run `truestep fleet map` or `truestep fleet ingest`")
+
+
+def _document(history: History, now_s: float) -> dict[str, Any]:
+    entries = history.entries()
+    counts = Counter(entry.state for entry in entries)
+    return {
+        "schema_version": 1,
+        "is_simulation": history.is_simulation,
+        "num_nodes": len(entries),
+        "states": {state.value: counts[state] for state in NodeState if counts[state]},
+        "named": [_named(e, now_s) for e in entries if e.state in WORTH_NAMING],
+        "num_never_passed": sum(entry.last_pass_s is None for entry in entries),
+        "num_open_runs": len(history.open_runs()),
+        "refused": [{"id": r.id, "why": r.why} for r in history.refused(limit=5)],
+    }
+
+
+def _named(entry: Entry, now_s: float) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "identity": entry.identity,
+        "state": entry.state.value,
+        "for_s": max(0.0, now_s - entry.since_s),
+    }

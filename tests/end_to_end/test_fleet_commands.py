@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The history of a fleet through the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from end_to_end.cli import QUICK, run, strict_json
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Path:
+    folder = tmp_path / "fleet"
+    assert run("fleet", "init", "--fleet", folder, "--simulation").returncode == 0
+    return folder
+
+
+def status(fleet: Path) -> Any:
+    return strict_json(run("fleet", "status", "--json", "--fleet", fleet).stdout)
+
+
+def test_a_screening_is_folded_in_once_under_its_mapped_serial(fleet: Path, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    screened = run("screen", *QUICK, "--test", "cast", "--out", results, "--json")
+    document = json.loads(screened.stdout)
+    name = document["records"][0]["node"]["name"]
+    lost = run("fleet", "ingest", "--fleet", fleet, results)
+    assert lost.returncode == 2
+    assert "must be known" in lost.stderr
+    (tmp_path / "map.toml").write_text(f'[nodes."{name}"]\nserial = "SIM-0"\n')
+    assert run("fleet", "map", "--fleet", fleet, tmp_path / "map.toml").returncode == 0
+    first = run("fleet", "ingest", "--fleet", fleet, results)
+    again = run("fleet", "ingest", "--fleet", fleet, results)
+    assert (first.returncode, again.returncode) == (0, 0), first.stderr
+    assert f"{len(document['records'])} new" in first.stdout
+    assert " 0 new" in again.stdout
+    found = status(fleet)
+    assert found["states"] == {"new": 1}
+    assert found["refused"] == []
+
+
+def test_a_fleet_is_made_once_and_its_file_is_for_its_owner(fleet: Path) -> None:
+    again = run("fleet", "init", "--fleet", fleet)
+    assert again.returncode == 2
+    assert "must hold no fleet yet" in again.stderr
+    assert (fleet / "fleet.json").stat().st_mode & 0o777 == 0o600
+    assert run("fleet", "init", "--fleet", fleet, "--upgrade").returncode == 0
+    assert run("fleet", "init", "--fleet", fleet, "--rebuild").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("status",), "must be the folder of a fleet"),
+        (("init", "--db", "mysql://u:secret@h/d"), "must be sqlite"),
+        (("init", "--upgrade", "--simulation"), "stand alone"),
+        (("nothing",), "No such command"),
+    ],
+)
+def test_wrong_use_is_said_and_ends_with_2(
+    arguments: tuple[str, ...], says: str, tmp_path: Path
+) -> None:
+    ended = run("fleet", *arguments, "--fleet", tmp_path / "none")
+    assert ended.returncode == 2
+    assert says in ended.stderr
+    assert "secret" not in ended.stderr
+
+
+def test_a_damaged_fleet_file_is_said(fleet: Path) -> None:
+    for text in ("{", "[]", '{"db": 3}'):
+        (fleet / "fleet.json").write_text(text)
+        ended = run("fleet", "status", "--fleet", fleet)
+        assert ended.returncode == 2
+        assert "fleet.json must" in ended.stderr
+
+
+def test_help_needs_no_database_libraries(tmp_path: Path) -> None:
+    shown = run("fleet", "--help")
+    assert shown.returncode == 0
+    assert all(name in shown.stdout for name in ("init", "ingest", "map", "status"))
