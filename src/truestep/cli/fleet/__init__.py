@@ -10,6 +10,7 @@ import click
 from truestep.errors import ConfigError
 
 COMMANDS = {
+    "campaign": "Screen nodes through Slurm, and act on what is found.",
     "ingest": "Fold folders of results into the history.",
     "init": "Make the history of a fleet.",
     "map": "Say which names are one node, its serial, rack and power domain.",
