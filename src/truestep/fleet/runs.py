@@ -91,11 +91,11 @@ class Runs:
         if state is JobState.PENDING and now_s > run.start_by_s:
             self.scheduler.cancel(job_id)
             return self._close(run, RunStatus.EXPIRED, now_s)
-        if (self.jobs.folder(run) / EXIT_CODE).exists():
-            return self._close(run, RunStatus.FOLDED, now_s)
         info = nodes.get(run.name)
         if state is not JobState.ENDED or (info is not None and info.is_busy):
             return False
+        if (self.jobs.folder(run) / EXIT_CODE).exists():
+            return self._close(run, RunStatus.FOLDED, now_s)
         if job is None and not (self.jobs.folder(run) / NODE).exists():
             return self._launch_again(run, now_s)
         if now_s - self._ended_s.setdefault(run.id, now_s) < self.grace_s:

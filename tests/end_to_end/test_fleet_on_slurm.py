@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole life of nodes, by command, on a real Slurm cluster of eight virtual nodes."""
+
+from __future__ import annotations
+
+import random
+import shlex
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from end_to_end.cli import COMMAND, environment, run, start, strict_json
+from slurm_cluster import Cluster, running_cluster
+from truestep.cli.fleet.opening import open_history
+from truestep.fleet.life_cycle import state_of
+from truestep.record import RecordKind
+from truestep.transition import NodeState
+
+pytestmark = pytest.mark.slow
+
+SCREEN = (
+    *("--backend", "numpy", "--minutes", "0.01", "--simulate-devices", "2"),
+    *("--test", "matmul", "--level", "1"),
+)
+FAULT = "flip:matmul/fp32,rate=0.5,bit=20,device=sim:1"
+
+
+@dataclass
+class Fleet:
+    """A simulation fleet on a cluster. A node is faulty while a file is named after it."""
+
+    folder: Path
+    cluster: Cluster
+
+    def __post_init__(self) -> None:
+        self.path = self.folder / "fleet"
+        self.faults = self.folder / "faults"
+        self.faults.mkdir()
+        self.env = environment(**self.cluster.environment, TRUESTEP_FLEET=str(self.path))
+        self.wrapper = self.folder / "on-node"
+        self.wrapper.write_text(
+            f'#!/bin/sh\n[ -e {self.faults}/$SLURMD_NODENAME ] && set -- "$@" --simulate {FAULT}\n'
+            f'exec {shlex.join(COMMAND)} "$@"\n'
+        )
+        self.wrapper.chmod(0o755)
+        self.fleet("init", "--simulation")
+        tables = [f'[nodes.{n}]\nserial = "SIM-{n}"\n' for n in self.cluster.names]
+        (self.folder / "map.toml").write_text("".join(tables))
+        self.fleet("map", self.folder / "map.toml")
+
+    def fleet(self, *arguments: object) -> str:
+        ended = run("fleet", *arguments, env=self.env)
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
+    def campaign(self, occasion: str, *more: str) -> subprocess.Popen[str]:
+        return start(
+            *(
+                "fleet",
+                "campaign",
+                "--occasion",
+                occasion,
+                "--apply",
+                "--json",
+                "--cap",
+                "1",
+            ),  # they share a lock
+            *("--rule", "share_out=0.25", "--user", "root", "--every-s", "0.5"),
+            *("--command", self.wrapper, "--limit-s", "60", *more, "--", *SCREEN),
+            env=self.env,
+        )
+
+    def finish(self, occasion: str, *more: str) -> list[Any]:
+        with self.campaign(occasion, *more) as process:
+            output, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors
+        return [strict_json(line) for line in output.splitlines()]
+
+    def states(self) -> dict[str, NodeState]:
+        with open_history(self.path) as history:
+            return {e.name: e.state for e in history.entries()}
+
+    def use_all(self) -> None:
+        """A job of somebody on every node."""
+        for name in self.cluster.names:
+            self.cluster.run("sbatch", "-w", name, "-o", "/dev/null", "--wrap", "sleep 1")
+        deadline = time.monotonic() + 60
+        while self.cluster.run("squeue", "-h").strip():
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+
+    def check(self) -> None:
+        """No node in two states, no action twice, nothing refused."""
+        with open_history(self.path) as history:
+            for entry in history.entries():
+                assert state_of(history.records(entry.key)) is entry.state
+                done = history.records(entry.key, kinds={RecordKind.ACTION})
+                subjects = [r.subject for r in done]
+                assert len(subjects) == len(set(subjects)), subjects
+            assert history.refused() == ()
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    with running_cluster(tmp_path / "slurm") as cluster:
+        yield Fleet(tmp_path, cluster)
+
+
+def test_two_nodes_that_went_bad_in_use_are_found_at_reclaim(fleet: Fleet) -> None:
+    fleet.finish("install")
+    assert set(fleet.states().values()) == {NodeState.AVAILABLE}
+    fleet.use_all()
+    for name in ("n2", "n5"):
+        (fleet.faults / name).touch()
+    passes = fleet.finish("reclaim")
+    states = fleet.states()
+    assert {n for n, s in states.items() if s is not NodeState.AVAILABLE} == {"n2", "n5"}, passes
+    assert states["n2"] is NodeState.IN_REPAIR
+    drained = fleet.cluster.run("sinfo", "-h", "-N", "-t", "drain", "-o", "%N %E").split("\n")
+    assert sum("truestep:retest_failed" in line for line in drained) == 2
+    fleet.check()
+
+
+def test_killed_ten_times_and_resumed_nothing_is_lost_or_done_twice(fleet: Fleet) -> None:
+    chance = random.Random(7)
+    for name in ("n2", "n5"):
+        (fleet.faults / name).touch()
+    for number in range(10):
+        process = fleet.campaign("install")
+        time.sleep(chance.uniform(0.5, 4.0))
+        if number % 3 == 1:
+            names = fleet.cluster.run("squeue", "-h", "-t", "R", "-o", "%i").split()
+            for job in names[:1]:
+                fleet.cluster.run("scancel", "--signal=KILL", "--full", job)
+        if number % 3 == 2:
+            fleet.cluster.kill_controller()
+        process.kill()
+        process.communicate()
+        if number % 3 == 2:
+            fleet.cluster.start_controller()
+            fleet.cluster.wait_until("all")
+    fleet.finish("install")
+    expected = {
+        n: NodeState.IN_REPAIR if n in ("n2", "n5") else NodeState.AVAILABLE
+        for n in fleet.cluster.names
+    }
+    assert fleet.states() == expected
+    fleet.check()
