@@ -26,7 +26,7 @@ from truestep.fleet.runs import Runs
 from truestep.fleet.scheduler import JobState
 from truestep.reason import Reason
 from truestep.record import Record, RecordKind
-from truestep.store.history import History
+from truestep.store.history import History, RunStatus
 from truestep.store.journal import Journal
 from truestep.transition import NodeState
 from truestep.verdict import Outcome, Scope, Status, Suspect, Verdict
@@ -43,6 +43,8 @@ class Cluster:
     folder: Path
     scheduler: FakeScheduler = field(default_factory=lambda: FakeScheduler.of(NAMES))
     faulty: set[str] = field(default_factory=set)
+    silent: set[str] = field(default_factory=set)
+    boards: dict[str, str] = field(default_factory=dict)
     now_s: float = START_S
     told: list[dict[str, Any]] = field(default_factory=list)
     published: list[tuple[str, Outcome]] = field(default_factory=list)
@@ -77,23 +79,27 @@ class Cluster:
                 if self.scheduler.infos[job.node].is_drained:
                     continue
                 self.now_s += 1
+                self.scheduler.states[name] = JobState.ENDED
+                if job.node in self.silent:
+                    continue
                 run_id = name.removeprefix("truestep-")
                 folder = self.folder / "results" / run_id
                 (folder / NODE).write_text(f"{job.node}\n")
                 Journal(folder / "journal.jsonl").append(self._record(run_id, job.node))
                 (folder / EXIT_CODE).write_text("0\n")
-                self.scheduler.states[name] = JobState.ENDED
 
     def _record(self, run_id: str, node: str) -> Record:
-        is_bad = node in self.faulty
+        is_bad, board = node in self.faulty, self.boards.get(node, node)
         return Record(
             id=f"{run_id}-0",
             kind=RecordKind.SCREENING,
             run_id=run_id,
             time_s=self.now_s,
             subject="matmul",
-            node=Node(name=node, board_serial=f"B-{node}"),
-            device=Device(id="cuda:0", kind="cuda", model="H200", serial=f"G-{node}"),
+            node=Node(name=node, board_serial=f"B-{board}"),
+            device=Device(
+                id="cuda:0", kind="cuda", model="H200", serial=f"G-{self.boards.get(node, node)}"
+            ),
             environment=Environment(entries={"driver": "1"}),
             verdict=Verdict(
                 outcome=Outcome.FAIL if is_bad else Outcome.PASS,
@@ -243,6 +249,55 @@ def mortal(cluster: Cluster, *, is_after: bool) -> Callable[[int | None], None]:
         left[0] = call
 
     return die_in
+
+
+def test_another_machine_under_a_name_is_screened_as_new(cluster: Cluster) -> None:
+    """Case C31."""
+    cluster.run(Occasion.INSTALL)
+    old = cluster.history.find("n3").key
+    cluster.use_all()
+    cluster.boards["n3"] = "ANOTHER"
+    cluster.run(Occasion.RECLAIM)
+    new = cluster.history.find("n3")
+    assert (new.key != old, new.identity, new.state) == (True, "B-ANOTHER", S.NEW)
+    assert cluster.history.entry(old).state is S.RECLAIMED
+    cluster.run(Occasion.INSTALL)
+    assert cluster.states()["n3"] is S.AVAILABLE
+    cluster.check()
+
+
+def test_a_machine_that_was_exchanged_is_not_drained_for_the_old_ones_faults(
+    cluster: Cluster,
+) -> None:
+    """Case C31: behind the name stands another machine than the one that failed."""
+    cluster.faulty.add("n2")
+    cluster.run(Occasion.INSTALL, passes=2)
+    info = cluster.scheduler.infos["n2"]
+    cluster.scheduler.infos["n2"] = replace(info, machine="elsewhere")
+    cluster.run(Occasion.INSTALL)
+    assert ("drain", "n2") not in cluster.scheduler.log
+
+
+def test_a_job_that_leaves_no_result_is_asked_about_in_the_end(cluster: Cluster) -> None:
+    cluster.silent.add("n4")
+    done = cluster.run(Occasion.INSTALL, passes=40)
+    assert cluster.states()["n4"] is S.SUSPECT
+    assert [(c.entry.name, a.kind) for c, a in done.plan.actions] == [("n4", ActionKind.HOLD)]
+    assert len(cluster.history.runs_of(cluster.history.find("n4").key)) == 4
+    cluster.check()
+
+
+def test_a_job_that_never_starts_leads_back_to_where_the_node_was(cluster: Cluster) -> None:
+    controller = cluster.controller(Occasion.INSTALL, start_within_s=100.0)
+    controller.one_pass(now_s=cluster.now_s)
+    assert set(cluster.states().values()) == {S.SCREENING}
+    controller.one_pass(now_s=cluster.now_s + 101)
+    assert {r.status for r in cluster.history.runs_in("c-install")} >= {RunStatus.EXPIRED}
+    assert JobState.PENDING not in {
+        cluster.scheduler.states[f"truestep-{r.id}"]
+        for r in cluster.history.runs_in("c-install")
+        if r.status is RunStatus.EXPIRED
+    }
 
 
 @pytest.mark.parametrize("where", ["scheduler", "before_commit", "after_commit"])

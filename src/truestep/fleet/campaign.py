@@ -16,7 +16,7 @@ from truestep.fleet.plan import Candidate, Options, Plan, plan
 from truestep.fleet.runs import Runs
 from truestep.fleet.scheduler import NodeInfo, Scheduler
 from truestep.reason import Reason
-from truestep.record import Record
+from truestep.record import Record, RecordKind
 from truestep.store.history import Entry, History
 from truestep.transition import NodeState
 
@@ -89,6 +89,7 @@ class Controller:
         num_done = self.hands.finish_begun(now_s=now_s)
         num_closed = self.runs.fold_in(nodes, now_s=now_s)
         num_done += self.hands.settle_drained(nodes, now_s=now_s)
+        self._free_screening(now_s)
         self._observe_use(nodes, now_s)
         todo = self._plan(nodes, now_s)
         for candidate, action in (*todo.actions, *todo.held):
@@ -119,6 +120,18 @@ class Controller:
         for name in sorted(nodes.keys() - known):
             self.history.enrol(name, now_s=now_s)
 
+    def _free_screening(self, now_s: float) -> None:
+        """Bring back what is in screening without a run: its machine was replaced meanwhile."""
+        keys = {run.key for run in self.history.open_runs()}
+        for entry in self.history.entries(states={NodeState.SCREENING}):
+            if entry.key not in keys:
+                (back,) = [
+                    r.transition.before
+                    for r in self.history.records(entry.key, kinds={RecordKind.TRANSITION})[-1:]
+                    if r.transition is not None
+                ]
+                self.history.append(entry.key, self._step(entry, back, now_s, Reason.NOT_STARTED))
+
     def _observe_use(self, nodes: dict[str, NodeInfo], now_s: float) -> None:
         """Book which nodes jobs took and gave back."""
         states = {NodeState.AVAILABLE, NodeState.IN_USE, NodeState.RECLAIMED}
@@ -140,8 +153,11 @@ class Controller:
             return [taken, self._step(in_use, NodeState.RECLAIMED, now_s)]
         return []
 
-    def _step(self, entry: Entry, after: NodeState, now_s: float) -> Record:
-        reason = Reason.JOB_STARTED if after is NodeState.IN_USE else Reason.JOB_ENDED
+    def _step(
+        self, entry: Entry, after: NodeState, now_s: float, reason: Reason | None = None
+    ) -> Record:
+        if reason is None:
+            reason = Reason.JOB_STARTED if after is NodeState.IN_USE else Reason.JOB_ENDED
         return step(entry, after, reason, now_s=now_s, is_simulated=self.history.is_simulation)
 
     def _new_alerts(self) -> tuple[str, ...]:

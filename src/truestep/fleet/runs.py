@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from truestep.device import Node
 from truestep.errors import BackendError, RecordError
@@ -136,7 +136,7 @@ class Runs:
 
     def _close(self, run: Run, status: RunStatus, now_s: float) -> bool:
         """Take in what there is, say what follows for the node, and close the run."""
-        self._ingest(run)
+        run = self._ingest(run)
         if status is RunStatus.LOST:
             self.history.append(run.key, self._lost(run, now_s))
         entry = self.history.entry(run.key)
@@ -150,12 +150,17 @@ class Runs:
         self._ended_s.pop(run.id, None)
         return self.history.close_run(run.id, status, *records)
 
-    def _ingest(self, run: Run) -> None:
+    def _ingest(self, run: Run) -> Run:
+        """Take in the results of a run. It moves with its name to a machine that is new there."""
         folder = self.jobs.folder(run)
         if not folder.is_dir():
-            return
+            return run
         ingested = ingest_folder(self.history, folder)
         self.alerts.extend(f"refused {r.id}: {r.why}" for r in ingested.folded.refused)
+        moved = dict(ingested.folded.replaced)
+        if run.key in moved:
+            self.alerts.append(f"another machine stands behind {run.name}: it is a new node")
+        return replace(run, key=moved.get(run.key, run.key))
 
     def _settled(self, run: Run, status: RunStatus, now_s: float) -> list[Record]:
         """The transition that the end of a run brings, if it brings one."""
