@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from open_folder import open_folder
+
 USER = "postgres"
 
 
@@ -77,8 +79,8 @@ class Postgres:
 
 
 @contextmanager
-def running_postgres(folder: Path) -> Iterator[Postgres]:
-    """A server with its data below `folder`; the test is skipped where there is none to start."""
+def running_postgres() -> Iterator[Postgres]:
+    """A server that is stopped at the end; the test is skipped where there is none to start."""
     binaries = _binaries()
     if binaries is None:
         if os.environ.get("TRUESTEP_REQUIRE_SERVICES"):
@@ -87,17 +89,15 @@ def running_postgres(folder: Path) -> Iterator[Postgres]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    folder.mkdir(parents=True, exist_ok=True)
-    for above in (folder, *folder.parents[:-2]):
-        above.chmod(above.stat().st_mode | 0o011)
-    if os.geteuid() == 0:
-        shutil.chown(folder, USER, USER)
-    server = Postgres(folder=folder, bin=binaries, port=port)
-    data = str(folder / "data")
-    server._as_user("initdb", "--no-sync", "-A", "trust", "-U", USER, "-E", "UTF8", data)
-    server.start()
-    try:
-        yield server
-    finally:
-        with suppress(subprocess.CalledProcessError):  # it was killed
-            server.stop()
+    with open_folder("postgres") as folder:
+        if os.geteuid() == 0:
+            shutil.chown(folder, USER, USER)
+        server = Postgres(folder=folder, bin=binaries, port=port)
+        data = str(folder / "data")
+        server._as_user("initdb", "--no-sync", "-A", "trust", "-U", USER, "-E", "UTF8", data)
+        server.start()
+        try:
+            yield server
+        finally:
+            with suppress(subprocess.CalledProcessError):  # it was killed
+                server.stop()

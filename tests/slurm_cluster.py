@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from open_folder import open_folder
+
 USER = "slurm"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "scontrol", "sbatch")
 
@@ -32,7 +34,7 @@ class Cluster:
     def environment(self) -> dict[str, str]:
         return {"SLURM_CONF": str(self.folder / "slurm.conf")}
 
-    def run(self, *command: str, user: str = USER) -> str:
+    def run(self, *command: str, user: str = USER, limit_s: float = 60) -> str:
         """What a command says that a user gives."""
         as_user = ["runuser", "-u", user, "--", *command] if user != "root" else list(command)
         return subprocess.run(
@@ -40,7 +42,7 @@ class Cluster:
             check=True,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=limit_s,
             env={**os.environ, **self.environment},
             cwd="/",
         ).stdout
@@ -64,20 +66,21 @@ class Cluster:
 
 
 @contextmanager
-def running_cluster(folder: Path, *, num_nodes: int = 8) -> Iterator[Cluster]:
-    """A cluster with its files below `folder`; skipped where Slurm or root rights are missing."""
+def running_cluster(num_nodes: int = 8) -> Iterator[Cluster]:
+    """A cluster that is stopped at the end; skipped where Slurm or root rights are missing."""
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing or os.geteuid() != 0:
         if os.environ.get("TRUESTEP_REQUIRE_SERVICES"):
             pytest.fail(f"Slurm must be installed and the tests run as root, missing: {missing}")
         pytest.skip("needs Slurm and root")
-    cluster = Cluster(folder, tuple(f"n{i}" for i in range(num_nodes)))
-    _make_folders(cluster)
-    try:
-        _start(cluster)
-        yield cluster
-    finally:
-        _stop(cluster)
+    with open_folder("slurm") as folder:
+        cluster = Cluster(folder, tuple(f"n{i}" for i in range(num_nodes)))
+        _make_folders(cluster)
+        try:
+            _start(cluster)
+            yield cluster
+        finally:
+            _stop(cluster)
 
 
 def _make_folders(cluster: Cluster) -> None:
@@ -85,8 +88,6 @@ def _make_folders(cluster: Cluster) -> None:
     for name in ("state", "spool", "log", "run", "out"):
         (folder / name).mkdir(parents=True)
         shutil.chown(folder / name, USER, USER)
-    for above in (folder, *folder.parents[:-2]):
-        above.chmod(above.stat().st_mode | 0o055)
     (folder / "munge.key").write_bytes(secrets.token_bytes(1024))
     (folder / "munge.key").chmod(0o600)
     (folder / "slurm.conf").write_text(_configuration(cluster))
@@ -161,7 +162,7 @@ def _start(cluster: Cluster) -> None:
 def _stop(cluster: Cluster) -> None:
     """In this order: a munged that goes first leaves processes of the others stuck."""
     with suppress(subprocess.SubprocessError):
-        cluster.run("scancel", "--user", USER)
+        cluster.run("scancel", "--user", USER, limit_s=5)
     run = cluster.folder / "run"
     for pid in (*run.glob("slurmd.*.pid"), run / "slurmctld.pid"):
         _signal(pid, signal.SIGTERM)

@@ -107,7 +107,7 @@ class Fleet:
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[Fleet]:
-    with running_cluster(tmp_path / "slurm") as cluster:
+    with running_cluster() as cluster:
         yield Fleet(tmp_path, cluster)
 
 

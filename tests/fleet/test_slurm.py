@@ -20,8 +20,8 @@ LINE = (
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with running_cluster(tmp_path_factory.mktemp("slurm"), num_nodes=3) as running:
+def cluster() -> Iterator[Cluster]:
+    with running_cluster(num_nodes=3) as running:
         yield running
 
 

@@ -38,8 +38,8 @@ S = NodeState
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    with running_postgres(tmp_path_factory.mktemp("postgres")) as server:
+def postgres() -> Iterator[Postgres]:
+    with running_postgres() as server:
         yield server
 
 
@@ -527,8 +527,8 @@ def test_a_killed_fold_leaves_whole_batches_and_is_finished_by_the_next(
         assert len(history.records(key)) == 3000
 
 
-def test_a_killed_server_loses_nothing_that_was_said_to_be_kept(tmp_path: Path) -> None:
-    with running_postgres(tmp_path / "server") as server:
+def test_a_killed_server_loses_nothing_that_was_said_to_be_kept() -> None:
+    with running_postgres() as server:
         url = server.new_database()
         with History.create(url, is_simulation=False) as history:
             key = history.enrol("n0", now_s=NOW_S).key

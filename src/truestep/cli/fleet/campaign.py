@@ -18,12 +18,16 @@ from truestep.errors import ConfigError
 from truestep.fleet.campaign import Controller, Pass
 from truestep.fleet.carry_out import Hands, command_teller
 from truestep.fleet.job import MARKS, JobMaker
+from truestep.fleet.node_verdict import PRIVATE_KEY, publisher
 from truestep.fleet.plan import Options
 from truestep.fleet.policy import Occasion, Rules
 from truestep.fleet.runs import Runs
 from truestep.fleet.slurm import SlurmScheduler
 from truestep.report.text import shown
 from truestep.store.history import History
+
+VERDICTS = "verdicts"
+"""Folder in that of the fleet, in which the nodes' epilogs look."""
 
 
 @click.command(
@@ -104,7 +108,7 @@ def _controller(history: History, folder: Path, given: dict[str, Any]) -> Contro
     hands = Hands(
         history=history,
         scheduler=scheduler,
-        publish=lambda *_: None,
+        publish=publisher(folder / VERDICTS, folder / PRIVATE_KEY),
         tell=command_teller(on_action, alerts) if on_action else lambda _: None,
         alerts=alerts,
     )

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from truestep.errors import ConfigError
+from truestep.fleet.node_verdict import new_key
 from truestep.store.durable import make_folder, read_regular, write_atomically
 from truestep.store.history import History
 
@@ -36,7 +37,7 @@ def fleet_option(function: F) -> F:
 
 
 def make_fleet(folder: Path, url: str | None, *, is_simulation: bool) -> str:
-    """Make the folder and the history of a fleet, and give the URL of its database.
+    """Make the folder, the history and the signing key of a fleet; the URL of its database.
 
     Raises:
         ConfigError: There is a fleet in this folder already.
@@ -48,6 +49,7 @@ def make_fleet(folder: Path, url: str | None, *, is_simulation: bool) -> str:
     make_folder(folder.absolute())
     url = url or f"sqlite:///{folder.absolute() / 'history.db'}"
     History.create(url, is_simulation=is_simulation).close()
+    new_key(folder)
     write_atomically(file, json.dumps({"schema_version": VERSION, "db": url}).encode() + b"\n")
     return url
 
