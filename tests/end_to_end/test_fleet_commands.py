@@ -78,6 +78,39 @@ def test_a_damaged_fleet_file_is_said(fleet: Path) -> None:
         assert "fleet.json must" in ended.stderr
 
 
+def test_a_hostile_note_is_kept_and_shown_escaped(fleet: Path, tmp_path: Path) -> None:
+    (tmp_path / "map.toml").write_text('[nodes."n0.x"]\nserial = "S0"\nrack = "[red]r1"\n')
+    run("fleet", "map", "--fleet", fleet, tmp_path / "map.toml")
+    text = "[bold]pass[/] \x1b[2J <script>"
+    assert run("fleet", "note", "n0", text, "--fleet", fleet).returncode == 0
+    for what in ("node", "history"):
+        shown = run("fleet", what, "S0", "--fleet", fleet).stdout
+        assert "[bold]pass" in shown
+        assert "\x1b" not in shown
+        assert max(map(len, shown.splitlines())) <= 100
+    node = strict_json(run("fleet", "node", "n0", "--json", "--fleet", fleet).stdout)
+    assert node["steps"][0]["verdict"]["detail"] == text
+    lines = run("fleet", "history", "n0", "--json", "--fleet", fleet).stdout.splitlines()
+    assert strict_json(lines[0])["subject"] == "note"
+    assert run("fleet", "note", "n0", " ", "--fleet", fleet).returncode == 2
+
+
+def test_a_device_is_shown_where_it_was(fleet: Path, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    screened = run("screen", *QUICK, "--test", "cast", "--out", results, "--json")
+    name = json.loads(screened.stdout)["records"][0]["node"]["name"]
+    (tmp_path / "map.toml").write_text(f'[nodes."{name}"]\nserial = "SIM-0"\n')
+    run("fleet", "map", "--fleet", fleet, tmp_path / "map.toml")
+    run("fleet", "ingest", "--fleet", fleet, results)
+    node = strict_json(run("fleet", "node", name, "--json", "--fleet", fleet).stdout)
+    serial = node["devices"][0]["serial"]
+    assert serial.startswith("SIM-0/")
+    device = strict_json(run("fleet", "device", serial, "--json", "--fleet", fleet).stdout)
+    assert device["placements"][0]["name"] == name
+    assert sum(device["outcomes"].values()) >= 1
+    assert run("fleet", "device", "none", "--fleet", fleet).returncode == 2
+
+
 def test_help_needs_no_database_libraries(tmp_path: Path) -> None:
     shown = run("fleet", "--help")
     assert shown.returncode == 0

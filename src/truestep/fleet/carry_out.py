@@ -94,11 +94,16 @@ class Hands:
             if not info.is_drained:
                 self.alerts.append(f"{entry.name} was to be drained, and somebody resumed it")
                 continue
-            record = self._step(entry, NodeState.QUARANTINED, Reason.RETEST_FAILED, now_s)
+            record = self._step(entry, NodeState.QUARANTINED, self._why(entry), now_s)
             self.history.append(entry.key, record)
             self.scheduler.unfence(entry.name)
             num_settled += 1
         return num_settled
+
+    def _why(self, entry: Entry) -> Reason:
+        """Why a node is draining."""
+        taken = self.history.records(entry.key, kinds={RecordKind.TRANSITION})[-1].transition
+        return taken.reason if taken else Reason.RETEST_FAILED
 
     def _do(self, entry: Entry, action: Action) -> None:
         """What the scheduler and the node's prolog are told; harmless when told again."""

@@ -11,9 +11,15 @@ from truestep.errors import ConfigError
 
 COMMANDS = {
     "campaign": "Screen nodes through Slurm, and act on what is found.",
+    "device": "In which nodes a device was, and what it showed there.",
+    "history": "All that was recorded of a node or a device.",
+    "hold": "Take nodes out by hand, or keep quarantined ones for study.",
     "ingest": "Fold folders of results into the history.",
     "init": "Make the history of a fleet.",
     "map": "Say which names are one node, its serial, rack and power domain.",
+    "node": "Where a node is in its life, why, and what is in it.",
+    "note": "Keep what a person knows of a node.",
+    "release": "Give nodes back, after a repair or by force.",
     "status": "How many nodes are where, and what needs a person.",
 }
 

@@ -14,20 +14,16 @@ from typing import Any
 import click
 
 from truestep.cli.fleet.opening import fleet_option, open_history
+from truestep.cli.fleet.scheduler import hands_of, scheduler_options
+from truestep.cli.output import console
 from truestep.errors import ConfigError
 from truestep.fleet.campaign import Controller, Pass
-from truestep.fleet.carry_out import Hands, command_teller
 from truestep.fleet.job import MARKS, JobMaker
-from truestep.fleet.node_verdict import PRIVATE_KEY, publisher
 from truestep.fleet.plan import Options
 from truestep.fleet.policy import Occasion, Rules
 from truestep.fleet.runs import Runs
-from truestep.fleet.slurm import SlurmScheduler
 from truestep.report.text import shown
 from truestep.store.history import History
-
-VERDICTS = "verdicts"
-"""Folder in that of the fleet, in which the nodes' epilogs look."""
 
 
 @click.command(
@@ -46,13 +42,10 @@ VERDICTS = "verdicts"
 @click.option("--budget-hours", type=click.FloatRange(0), help="Node-hours to book at most.")
 @click.option("--limit-s", type=click.FloatRange(1), help="Longest a job may run.")
 @click.option("--rule", "rules", multiple=True, metavar="NAME=VALUE", help="Change a rule.")
-@click.option("--user", help="Whom the reservations are for; you by default.")
-@click.option("--partition", default="", help="In which jobs run.")
-@click.option("--prefix", default="", help="Put before every Slurm command: `sudo -n -u slurm`.")
+@scheduler_options
 @click.option("--command", default="truestep", show_default=True, help="Truestep on the nodes.")
 @click.option("--results", type=click.Path(path_type=Path), help="Folder that the nodes share.")
 @click.option("--marks", default=MARKS, show_default=True, help="The epilog's file on the nodes.")
-@click.option("--on-action", metavar="CMD", help="Gets each action as JSON on standard input.")
 @click.option("--every-s", default=10.0, type=click.FloatRange(0.1), help="Pause between passes.")
 @click.option("--passes", default=0, type=click.IntRange(0), help="End after so many; 0 when done.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON document for each pass.")
@@ -92,28 +85,17 @@ def _controller(history: History, folder: Path, given: dict[str, Any]) -> Contro
         limit_s=given["limit_s"],
         rules=_rules(given["rules"]),
     )
-    scheduler = SlurmScheduler(
-        partition=given["partition"],
-        prefix=tuple(shlex.split(given["prefix"])),
-        **({"user": given["user"]} if given["user"] else {}),
-    )
     jobs = JobMaker(
         results=(given["results"] or folder / "results").absolute(),
         command=tuple(shlex.split(given["command"])),
         arguments=given["screen_arguments"],
         marks=given["marks"],
     )
-    alerts: list[str] = []
-    on_action = given["on_action"]
-    hands = Hands(
-        history=history,
-        scheduler=scheduler,
-        publish=publisher(folder / VERDICTS, folder / PRIVATE_KEY),
-        tell=command_teller(on_action, alerts) if on_action else lambda _: None,
-        alerts=alerts,
+    hands = hands_of(history, folder, given)
+    runs = Runs(history=history, scheduler=hands.scheduler, jobs=jobs, options=options)
+    return Controller(
+        history=history, scheduler=hands.scheduler, runs=runs, hands=hands, options=options
     )
-    runs = Runs(history=history, scheduler=scheduler, jobs=jobs, options=options)
-    return Controller(history=history, scheduler=scheduler, runs=runs, hands=hands, options=options)
 
 
 def _rules(texts: tuple[str, ...]) -> Rules:
@@ -156,17 +138,17 @@ def _say(done: Pass, *, as_json: bool, is_dry_run: bool) -> None:
     if as_json:
         click.echo(json.dumps(found, allow_nan=False))
         return
-    would = "would screen" if is_dry_run else "screens"
-    click.echo(
+    out, would = console(), "would screen" if is_dry_run else "screens"
+    out.print(
         f"{would} {len(plan.screenings)}, {done.num_open} runs open, {done.num_closed} ended, "
         f"{len(plan.actions)} actions, {len(plan.held)} held, {len(plan.waiting)} nodes wait"
     )
-    for action in (*found["actions"], *found["held"]):  # type: ignore[misc]
-        click.echo(f"  {shown(action['node'])}: {action['kind']} ({action['reason']})")
+    for candidate, action in (*plan.actions, *plan.held):
+        out.print(f"  {shown(candidate.entry.name)}: {action.kind} ({action.reason})")
     for name, why in plan.waiting:
-        click.echo(f"  {shown(name)} waits: {shown(why)}")
+        out.print(f"  {shown(name)} waits: {shown(why)}")
     for alert in done.alerts:
-        click.echo(f"  {shown(alert)}", err=True)
+        console(is_error=True).print(f"  {shown(alert)}")
 
 
 def _action(node: str, action: Any) -> dict[str, str]:

@@ -9,6 +9,7 @@ import click
 
 from truestep.cli.exit_codes import NOT_JUDGED
 from truestep.cli.fleet.opening import fleet_option, open_history
+from truestep.cli.output import console
 from truestep.report.text import shown
 from truestep.store.history.ingest import ingest_folder
 
@@ -43,9 +44,10 @@ def command(ctx: click.Context, folder: Path, results: tuple[Path, ...]) -> None
                 f"{each}: {folded.num_new} new, {folded.num_known} known, "
                 f"{len(folded.refused) + len(done.problems)} kept aside, {done.num_files} files"
             )
+    errors = console(is_error=True)
     for line in problems[:MOST_SHOWN]:
-        click.echo(f"  {line}", err=True)
+        errors.print(f"  {line}")
     if len(problems) > MOST_SHOWN:
-        click.echo(f"  and {len(problems) - MOST_SHOWN} more", err=True)
+        errors.print(f"  and {len(problems) - MOST_SHOWN} more")
     if problems:
         ctx.exit(NOT_JUDGED)

@@ -4,19 +4,26 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import click
 
+from truestep.device import Node
 from truestep.errors import ConfigError
 from truestep.fleet.node_verdict import new_key
+from truestep.reason import Reason
+from truestep.record import Record, RecordKind
 from truestep.store.durable import make_folder, read_regular, write_atomically
-from truestep.store.history import History
+from truestep.store.history import Entry, History
+from truestep.verdict import Outcome, Status, Verdict
 
 FILE = "fleet.json"
 VERSION = 1
+LONGEST_NOTE = 10_000
 _LIMIT_BYTES = 2**20
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -76,6 +83,31 @@ def url_of(folder: Path) -> str:
             f"{file} must hold schema_version {VERSION} and db, got others. Restore it from a copy."
         )
     return url
+
+
+def note_of(history: History, entry: Entry, text: str) -> Record:
+    """What a person says of a node, as a watch record that counts for nothing.
+
+    Raises:
+        ConfigError: The text is empty, or too long.
+    """
+    if not 0 < len(text.strip()) <= LONGEST_NOTE:
+        raise ConfigError(f"a note must have 1 to {LONGEST_NOTE} characters, got {len(text)}.")
+    return Record(
+        id=uuid4().hex,
+        kind=RecordKind.WATCH,
+        run_id="",
+        time_s=time.time(),
+        subject="note",
+        node=Node(name=entry.name, board_serial=entry.identity),
+        verdict=Verdict(
+            outcome=Outcome.UNKNOWN,
+            status=Status.COMPLETE,
+            reason=Reason.PERSON_DECIDED,
+            detail=text,
+        ),
+        is_simulated=history.is_simulation,
+    )
 
 
 def open_history(folder: Path) -> History:

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from truestep.cli.fleet.opening import fleet_option, open_history
+from truestep.cli.output import console
 from truestep.fleet.life_cycle import OUT_OF_THE_POOL
 from truestep.report.text import shown
 from truestep.store.history import Entry, History
@@ -30,19 +31,20 @@ def command(folder: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(found, allow_nan=False))
         return
+    out = console()
     kind = "simulation" if found["is_simulation"] else "fleet"
-    click.echo(f"{kind} of {found['num_nodes']} nodes, {found['num_open_runs']} runs open")
+    out.print(f"{kind} of {found['num_nodes']} nodes, {found['num_open_runs']} runs open")
     for state, count in found["states"].items():
-        click.echo(f"  {count:6}  {state}")
+        out.print(f"  {count:6}  {state}")
     for node in found["named"]:
         hours = node["for_s"] / 3600
-        click.echo(f"{shown(node['name'])}: {node['state']} for {hours:.1f} h")
+        out.print(f"{shown(node['name'])}: {node['state']} for {hours:.1f} h")
     if found["num_never_passed"]:
-        click.echo(f"{found['num_never_passed']} nodes never passed a screening")
+        out.print(f"{found['num_never_passed']} nodes never passed a screening")
     for entry in found["refused"]:
-        click.echo(f"kept aside: {shown(entry['id'])}: {shown(entry['why'])}")
+        out.print(f"kept aside: {shown(entry['id'])}: {shown(entry['why'])}")
     if not found["num_nodes"]:
-        click.echo("no node is known yet: run `truestep fleet map` or `truestep fleet ingest`")
+        out.print("no node is known yet: run `truestep fleet map` or `truestep fleet ingest`")
 
 
 def _document(history: History, now_s: float) -> dict[str, Any]:
