@@ -14,6 +14,7 @@ COMMANDS = {
     "device": "In which nodes a device was, and what it showed there.",
     "history": "All that was recorded of a node or a device.",
     "hold": "Take nodes out by hand, or keep quarantined ones for study.",
+    "incident": "What happened to a node, from the first suspicion to its return.",
     "ingest": "Fold folders of results into the history.",
     "init": "Make the history of a fleet.",
     "map": "Say which names are one node, its serial, rack and power domain.",
