@@ -182,3 +182,43 @@ class Reason(StrEnum):
         Owner.USER,
         "Give the run more time: it ended before this test.",
     )
+    TOOL_PASSED = (
+        "tool_passed",
+        Owner.NOBODY,
+        "None: a pass of another tool says nothing about silent corruption.",
+    )
+    TOOL_REPORTED = (
+        "tool_reported",
+        Owner.HARDWARE,
+        "Screen the node: another tool calls it faulty, which is evidence and no verdict.",
+    )
+    TOOL_CONTRADICTS = (
+        "tool_contradicts",
+        Owner.PLATFORM,
+        "Run the other tool once more; if it contradicts itself again, let a person read it.",
+    )
+    TOOL_IMPLAUSIBLE = (
+        "tool_implausible",
+        Owner.PLATFORM,
+        "Repair or replace the other tool: what it printed cannot be.",
+    )
+    TOOL_DID_NOT_RUN = (
+        "tool_did_not_run",
+        Owner.PLATFORM,
+        "Find out why the other tool did no work, then run it again.",
+    )
+    SLOW = (
+        "slow",
+        Owner.HARDWARE,
+        "Look at links, clocks and cooling: the node is slower than its equals, not wrong.",
+    )
+    APPLICATION_ERROR = (
+        "application_error",
+        Owner.USER,
+        "Look at the program: an error of one program is no evidence against the device.",
+    )
+    APPLICATION_ERRORS_SPREAD = (
+        "application_errors_spread",
+        Owner.HARDWARE,
+        "Screen the node: programs of several users met the same error on one device.",
+    )

@@ -115,3 +115,29 @@ def test_help_needs_no_database_libraries(tmp_path: Path) -> None:
     shown = run("fleet", "--help")
     assert shown.returncode == 0
     assert all(name in shown.stdout for name in ("init", "ingest", "map", "status"))
+
+
+def test_what_other_tools_say_is_kept_once_and_asks_for_a_screening(
+    fleet: Path, tmp_path: Path
+) -> None:
+    names = "".join(f'[nodes.n{n}]\nserial = "SIM-{n}"\n' for n in range(3))
+    (tmp_path / "map.toml").write_text(names)
+    assert run("fleet", "map", "--fleet", fleet, tmp_path / "map.toml").returncode == 0
+    (tmp_path / "bad.txt").write_text("GPU 0: FAULTY \x1b[2J\n")
+    (tmp_path / "good.txt").write_text("GPU 0: OK\n")
+    said = [f"n{n}={tmp_path / ('bad.txt' if n == 1 else 'good.txt')}" for n in range(3)]
+    attach = ("fleet", "attach", "--fleet", fleet, "--tool", "burn")
+    first, again = run(*attach, *said), run(*attach, *said)
+    assert (first.returncode, again.returncode) == (0, 0), first.stderr
+    assert "n1: tool_reported: burn says faulty: devices 0" in first.stdout
+    assert again.stdout.count("kept already") == 3
+    assert "\x1b" not in first.stdout
+    assert len(list((fleet / "attached").iterdir())) == 2
+    slow = run(*attach, "--least", "431", "n0=15.1", "n1=440", "n2=439")
+    assert "n0: slow" in slow.stdout
+    (tmp_path / "kernel.log").write_text("NVRM: Xid (PCI:0000:3b:00): 31, pid=7\n")
+    log = ("fleet", "attach", "--fleet", fleet, "--tool", "kernel-log")
+    users = [run(*log, "--uid", uid, f"n2={tmp_path / 'kernel.log'}").stdout for uid in "12345"]
+    assert ["spread" in text for text in users] == [False] * 4 + [True]
+    for wrong in (["n9=x"], ["n1"], ["n1=/nowhere"]):
+        assert run(*attach, *wrong).returncode == 2

@@ -98,6 +98,7 @@ class Dossier:
 
 OWN_HARDWARE = (Scope.UNIT, Scope.DEVICE, Scope.HOST_CPU, Scope.HOST_MEMORY)
 KNOWN_TO_THE_DRIVER = (Reason.ROW_REMAP_FAILED, Reason.RECOVERY_REQUIRED)
+HEARD = (RecordKind.SCREENING, RecordKind.WATCH)
 CLEAN_SLATE = (NodeState.AVAILABLE, NodeState.PROBATION)
 WAITING = (NodeState.DRAINING, NodeState.IN_REPAIR, NodeState.RETIRED, NodeState.HELD_FOR_STUDY)
 
@@ -237,13 +238,24 @@ def _since(records: Sequence[Record], states: Collection[NodeState]) -> int:
 
 
 def _recent(dossier: Dossier) -> list[Record]:
-    """Screenings since the node came into the pool or onto probation, withdrawn ones left out."""
+    """Screenings since the node came into the pool or onto probation, withdrawn ones left out.
+
+    And what others said of it, until a screening that the controller issued passes.
+    """
     withdrawn = {r.withdraws for r in dossier.records if r.withdraws}
-    return [
+    judged = [
         r
         for r in dossier.records[_since(dossier.records, CLEAN_SLATE) :]
-        if r.kind is RecordKind.SCREENING and r.verdict is not None and r.id not in withdrawn
+        if r.kind in HEARD and r.verdict is not None and r.id not in withdrawn
     ]
+    passed = [n for n, r in enumerate(judged) if _is_issued_pass(r, dossier)]
+    answered = passed[-1] if passed else -1
+    return [r for n, r in enumerate(judged) if r.kind is RecordKind.SCREENING or n > answered]
+
+
+def _is_issued_pass(record: Record, dossier: Dossier) -> bool:
+    is_pass = record.verdict is not None and record.verdict.outcome is Outcome.PASS
+    return is_pass and record.kind is RecordKind.SCREENING and record.run_id in dossier.issued
 
 
 def _strikes(dossier: Dossier, records: Iterable[Record]) -> dict[str, list[str]]:
@@ -267,7 +279,8 @@ def _earlier_strikes(dossier: Dossier) -> list[tuple[str, ...]]:
 
 def _is_strike(record: Record, dossier: Dossier) -> bool:
     verdict = record.verdict
-    if verdict is None or verdict.outcome is not Outcome.FAIL or not verdict.is_confirmed:
+    is_fail = verdict is not None and verdict.outcome is Outcome.FAIL and verdict.is_confirmed
+    if verdict is None or not is_fail or record.kind is not RecordKind.SCREENING:
         return False
     if verdict.reason in KNOWN_TO_THE_DRIVER:
         return True
@@ -294,7 +307,8 @@ def _num_open(dossier: Dossier, recent: Sequence[Record]) -> int:
         for r in dossier.records
         if r.transition is not None and r.transition.reason is Reason.PERSON_DECIDED
     ]
-    later = [r for r in recent if not decided or r.time_s > max(decided)]
+    runs = [r for r in recent if r.kind is RecordKind.SCREENING]
+    later = [r for r in runs if not decided or r.time_s > max(decided)]
     return sum(outcome is not Outcome.PASS for outcome in outcomes_by_run(later).values())
 
 

@@ -10,6 +10,7 @@ import click
 from truestep.errors import ConfigError
 
 COMMANDS = {
+    "attach": "Keep what other tools and the kernel log say of nodes.",
     "campaign": "Screen nodes through Slurm, and act on what is found.",
     "device": "In which nodes a device was, and what it showed there.",
     "history": "All that was recorded of a node or a device.",

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`truestep fleet attach`: keep what other tools and the kernel log say of nodes."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import click
+
+from truestep.cli.fleet.opening import fleet_option, open_history
+from truestep.errors import ConfigError
+from truestep.fleet.attached import KERNEL_LOG, artifact_of, error_records, tool_record
+from truestep.fleet.vendor_tools import Reading, read_output, read_speeds, together
+from truestep.record import Record, RecordKind
+from truestep.store.durable import make_folder, read_regular, write_atomically
+from truestep.store.history import Entry, History
+
+LIMIT_BYTES = 2**26
+_TOOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@click.command("attach", epilog="Example: truestep fleet attach --tool dcgmi n7=diag.json")
+@fleet_option
+@click.option("--tool", required=True, help=f"Its name; `{KERNEL_LOG}` for a log of the kernel.")
+@click.option("--least", type=float, help="Its speeds instead of files, and what it asks for.")
+@click.option("--uid", default="", help="Whose job ran while the kernel wrote the log.")
+@click.argument("said", metavar="NODE=FILE...", nargs=-1, required=True)
+def command(folder: Path, tool: str, least: float | None, uid: str, said: tuple[str, ...]) -> None:
+    """Keep what a TOOL said of nodes: as evidence that may cause a screening, never as a verdict.
+
+    Name all nodes of one model in one call, so that a test which fails everywhere is recognised.
+    With --least, NODE=SPEED instead of NODE=FILE.
+    """
+    if not _TOOL.fullmatch(tool):
+        raise ConfigError(f"a tool must be named by letters, digits and ._-, got {tool!a:.80}.")
+    with open_history(folder) as history:
+        pairs = [_pair(history, text) for text in said]
+        if least is not None:
+            raws = {entry.name: value.encode() for entry, value in pairs}
+            figures = {entry.name: _figure(value) for entry, value in pairs}
+            readings = read_speeds(figures, least=least)
+        else:
+            raws = {e.name: read_regular(Path(v), limit_bytes=LIMIT_BYTES) for e, v in pairs}
+            readings = together({name: read_output(raw) for name, raw in raws.items()})
+        for entry, _ in pairs:
+            raw = raws[entry.name]
+            for record in _records(history, entry, tool, uid, readings[entry.name], raw):
+                _keep(history, folder, entry, record, raw)
+
+
+def _pair(history: History, text: str) -> tuple[Entry, str]:
+    name, is_pair, value = text.partition("=")
+    if not is_pair or not value:
+        raise ConfigError(f"what a tool said must be NODE=FILE, got {text!a:.100}.")
+    return history.find(name), value
+
+
+def _figure(value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise ConfigError(f"a speed must be a number, got {value!a:.80}.") from None
+
+
+def _records(
+    history: History, entry: Entry, tool: str, uid: str, reading: Reading, raw: bytes
+) -> list[Record]:
+    now_s, is_simulated = time.time(), history.is_simulation
+    if tool != KERNEL_LOG:
+        return [tool_record(entry, tool, reading, raw, now_s=now_s, is_simulated=is_simulated)]
+    earlier = history.records(entry.key, kinds={RecordKind.WATCH})
+    return error_records(entry, raw, earlier, user=uid, now_s=now_s, is_simulated=is_simulated)
+
+
+def _keep(history: History, folder: Path, entry: Entry, record: Record, raw: bytes) -> None:
+    verdict = record.verdict
+    assert verdict is not None
+    said = f"{entry.name}: {verdict.reason}: {verdict.detail}"
+    if any(r.id == record.id for r in history.records(entry.key, kinds={RecordKind.WATCH})):
+        click.echo(f"{ascii(said)[1:-1]} (kept already)")
+        return
+    file = folder.absolute() / artifact_of(raw).name
+    make_folder(file.parent)
+    write_atomically(file, raw)
+    history.append(entry.key, record)
+    click.echo(ascii(said)[1:-1])
