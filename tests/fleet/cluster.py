@@ -40,6 +40,7 @@ class Cluster:
     faulty: set[str] = field(default_factory=set)
     silent: set[str] = field(default_factory=set)
     boards: dict[str, str] = field(default_factory=dict)
+    cards: dict[str, str] = field(default_factory=dict)
     now_s: float = START_S
     told: list[dict[str, Any]] = field(default_factory=list)
     published: list[tuple[str, Outcome]] = field(default_factory=list)
@@ -93,7 +94,7 @@ class Cluster:
             subject="matmul",
             node=Node(name=node, board_serial=f"B-{board}"),
             device=Device(
-                id="cuda:0", kind="cuda", model="H200", serial=f"G-{self.boards.get(node, node)}"
+                id="cuda:0", kind="cuda", model="H200", serial=f"G-{self.cards.get(node, board)}"
             ),
             environment=Environment(entries={"driver": "1"}),
             verdict=Verdict(

@@ -185,7 +185,7 @@ def _incident(
         node=entry.name,
         identity=entry.identity,
         devices=_unique(_device(r) for r in fails if r.device),
-        symptoms=_symptoms(fails, screenings),
+        symptoms=symptoms(fails, screenings),
         trigger=issued[found.run_id].occasion if found.run_id in issued else "",
         run_id=found.run_id,
         suspects=_unique(_suspect(r) for r in fails),
@@ -219,7 +219,8 @@ def _last_pass_s(
     return max(times, default=None)
 
 
-def _symptoms(fails: Sequence[Record], screenings: Sequence[Record]) -> tuple[Symptom, ...]:
+def symptoms(fails: Sequence[Record], screenings: Sequence[Record]) -> tuple[Symptom, ...]:
+    """What each failing test saw on each device, over all records."""
     found: dict[tuple[str, str], list[Record]] = {}
     for record in fails:
         found.setdefault((record.subject, _address(record)), []).append(record)

@@ -50,6 +50,67 @@ def incident_page(document: Mapping[str, Any]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def hand_off_page(document: Mapping[str, Any]) -> str:
+    """The page of a hand-off, from its JSON document."""
+    h = document["hand_off"]
+    lines = [f"# Hand-off of {escaped(h['serial'])}", ""]
+    if h["is_simulated"]:
+        lines += ["**Simulated: a rehearsal, no finding.**", ""]
+    lines += [
+        "Every comparison is with exact arithmetic: each correct device gives the same bits.",
+        "",
+        *_section("Where it was", (_placement(p) for p in h["placements"])),
+        *_section("Tests", (_count(t) for t in h["tests"])),
+        *_section("Symptoms", (_symptom(s) for s in h["symptoms"])),
+        *_section("Time line (UTC)", (_moment(m) for m in h["time_line"])),
+        *_section("Readings while it failed, and while it passed", map(_reading, h["context"])),
+        *_section("Said by other tools: evidence, no verdict of ours", map(escaped, h["said"])),
+        *_section("Attached files", (_file(a) for a in document["attached"])),
+        "## To repeat it",
+        "",
+        "`python3 reproducer.py --device cuda:0 --minutes 10` multiplies small integers in the",
+        "element types that failed. It needs numpy, and torch for a device that is no CPU; it ends",
+        "with 1 when a product is wrong, with 0 when none is. It holds no data of anybody. Where",
+        "the failing tests above are no matrix products, it need not show the fault: repeat them",
+        "with `truestep screen --test TEST`. `records.jsonl` holds the failing records whole.",
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _placement(p: Mapping[str, Any]) -> str:
+    firmware = f", firmware {escaped(p['firmware'])}" if p["firmware"] else ""
+    model = escaped(p["model"] or "model not known")
+    return (
+        f"{escaped(p['serial'])}, {model}{firmware}, in {escaped(p['name'])} from "
+        f"{when(p['from_s'])} to {when(p['to_s'])}"
+    )
+
+
+def _count(t: Mapping[str, Any]) -> str:
+    return (
+        f"{escaped(t['test'])}: failed in {t['num_failing']} of {t['num_runs']} runs (95 % "
+        f"interval of the rate {t['low']:.1%} to {t['high']:.1%}); of other nodes alike "
+        f"{t['sound_elsewhere']} pass and {t['failing_elsewhere']} fail"
+    )
+
+
+def _moment(m: Mapping[str, Any]) -> str:
+    tests = f": {_listed(m['tests'])}" if m["tests"] else ""
+    return f"{when(m['time_s'])}: {escaped(m['outcome'])} in {escaped(m['node'])}{tests}"
+
+
+def _reading(r: Mapping[str, Any]) -> str:
+    failing, passing = (
+        "not read" if ends is None else f"{ends[0]:g} to {ends[1]:g}"
+        for ends in (r["failing"], r["passing"])
+    )
+    return f"{escaped(r['name'])}: {failing}; {passing}"
+
+
+def _file(a: Mapping[str, Any]) -> str:
+    return f"{escaped(a['name'])}, {a['size_bytes']} bytes, sha256 {escaped(a['sha256'])}"
+
+
 def _section(title: str, items: Iterable[str]) -> list[str]:
     rows = [f"- {item}" for item in items]
     return [f"## {title}", "", *(rows or ["None."]), ""]

@@ -22,6 +22,7 @@ COMMANDS = {
     "node": "Where a node is in its life, why, and what is in it.",
     "note": "Keep what a person knows of a node.",
     "release": "Give nodes back, after a repair or by force.",
+    "rma": "What goes to the vendor with a bad device, and what was found.",
     "status": "How many nodes are where, and what needs a person.",
 }
 

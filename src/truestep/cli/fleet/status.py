@@ -13,9 +13,12 @@ import click
 
 from truestep.cli.fleet.opening import fleet_option, open_history
 from truestep.cli.output import console
+from truestep.fleet.handoff import precision
+from truestep.fleet.incident import VENDOR
 from truestep.fleet.life_cycle import OUT_OF_THE_POOL
 from truestep.report.text import shown
 from truestep.store.history import Entry, History
+from truestep.store.schema import to_plain
 from truestep.transition import NodeState
 
 WORTH_NAMING = (OUT_OF_THE_POOL - {NodeState.RETIRED}) | {NodeState.SUSPECT}
@@ -41,6 +44,12 @@ def command(folder: Path, as_json: bool) -> None:
         out.print(f"{shown(node['name'])}: {node['state']} for {hours:.1f} h")
     if found["num_never_passed"]:
         out.print(f"{found['num_never_passed']} nodes never passed a screening")
+    judged = found["handed_off"]
+    if judged["num_judged"]:
+        out.print(
+            f"vendors confirmed {judged['num_confirmed']} of {judged['num_judged']} hand-offs: "
+            f"precision {judged['low']:.0%} to {judged['high']:.0%} (95 %)"
+        )
     for entry in found["refused"]:
         out.print(f"kept aside: {shown(entry['id'])}: {shown(entry['why'])}")
     if not found["num_nodes"]:
@@ -58,6 +67,7 @@ def _document(history: History, now_s: float) -> dict[str, Any]:
         "named": [_named(e, now_s) for e in entries if e.state in WORTH_NAMING],
         "num_never_passed": sum(entry.last_pass_s is None for entry in entries),
         "num_open_runs": len(history.open_runs()),
+        "handed_off": to_plain(precision(history.records_about(VENDOR))),
         "refused": [{"id": r.id, "why": r.why} for r in history.refused(limit=5)],
     }
 

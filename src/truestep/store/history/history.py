@@ -229,6 +229,11 @@ class History:
         with self._database.read() as connection:
             return reading.records_of_device(connection, serial)
 
+    def records_about(self, subject: str) -> tuple[Record, ...]:
+        """The records of all nodes with this subject, whole, in order of arrival."""
+        with self._database.read() as connection:
+            return reading.records_about(connection, subject)
+
     def refused(self, *, limit: int = 100) -> tuple[Refused, ...]:
         """What did not come in, newest first."""
         with self._database.read() as connection:

@@ -145,6 +145,13 @@ def records_of_device(connection: Connection, serial: str) -> tuple[tuple[int, R
     return tuple((row.key, record_of(row.body)) for row in connection.execute(query))
 
 
+def records_about(connection: Connection, subject: str) -> tuple[Record, ...]:
+    """The records of all nodes with this subject, in order."""
+    r = t.records.c
+    query = select(r.body).where(r.subject == subject).order_by(r.seq)
+    return tuple(record_of(row.body) for row in connection.execute(query))
+
+
 def refused(connection: Connection, limit: int) -> tuple[Refused, ...]:
     """What did not come in, newest first."""
     query = select(t.refused).order_by(t.refused.c.number.desc()).limit(limit)
