@@ -61,6 +61,7 @@ def test_a_device_that_never_failed_is_not_handed_off(cluster: Cluster) -> None:
 def test_a_device_is_followed_through_its_nodes(cluster: Cluster) -> None:
     cluster.cards = {"n2": "new", "n5": "n2"}
     cluster.faulty = {"n5"}
+    cluster.now_s += 2 * 3600
     cluster.use_all()
     cluster.run(Occasion.RECLAIM)
     found, _ = hand_off(cluster.history, "G-n2")
