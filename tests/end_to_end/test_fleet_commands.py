@@ -52,6 +52,13 @@ def test_a_fleet_is_made_once_and_its_file_is_for_its_owner(fleet: Path) -> None
     assert run("fleet", "init", "--fleet", fleet, "--rebuild").returncode == 0
 
 
+def test_a_fleet_whose_making_was_cut_short_is_made_by_the_next_try(fleet: Path) -> None:
+    (fleet / "fleet.json").unlink()
+    assert run("fleet", "init", "--fleet", fleet).returncode == 2  # no simulation: another fleet
+    assert run("fleet", "init", "--fleet", fleet, "--simulation").returncode == 0
+    assert status(fleet)["num_nodes"] == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from truestep.fleet.policy import Dossier, Rules
 from truestep.record import Record, RecordKind
@@ -20,9 +21,9 @@ def dossiers(
     in which evidence is fresh. Where others pass it, that is the contrast which a node with one
     device cannot give itself; where most of them fail it, it is no node's fault.
     """
-    since_s = now_s - rules.fresh_s
+    peers = _Peers(history, since_s=now_s - rules.fresh_s)
     for entry, records, issued in history.recent(keys):
-        contrasted, alike = _compared(history, entry, records, since_s)
+        contrasted, alike = peers.compare(entry, records)
         yield (
             entry,
             Dossier(
@@ -43,29 +44,43 @@ def dossier_of(history: History, key: int, rules: Rules, *, now_s: float) -> tup
     return found
 
 
-def _compared(
-    history: History, entry: Entry, records: Sequence[Record], since_s: float
-) -> tuple[frozenset[str], frozenset[str]]:
-    contrasted, alike = set(), set()
-    for head in records:
-        if not _is_fail(head):
-            continue
-        _, record = history.record(head.id)
-        if record.environment is None or record.device is None:
-            continue
-        nodes = history.tally(
-            subject=record.subject,
-            model=record.device.model,
-            environment=record.environment.key,
-            since_s=since_s,
-        )
-        num_sound = len(nodes.get(Outcome.PASS, frozenset()) - {entry.key})
-        num_failing = len(nodes.get(Outcome.FAIL, frozenset()) | {entry.key})
-        if num_sound >= num_failing:
-            contrasted.add(record.id)
-        elif num_failing > 1:
-            alike.add(record.id)
-    return frozenset(contrasted), frozenset(alike)
+@dataclass
+class _Peers:
+    """How the nodes of a fleet did in each test, asked once for each model and environment."""
+
+    history: History
+    since_s: float
+    nodes: dict[tuple[str, str, str], Mapping[Outcome, frozenset[int]]] = field(
+        default_factory=dict
+    )
+
+    def compare(
+        self, entry: Entry, records: Sequence[Record]
+    ) -> tuple[frozenset[str], frozenset[str]]:
+        """The failing records that others pass, and those that most others fail, too."""
+        contrasted, alike = set(), set()
+        for head in records:
+            if not _is_fail(head):
+                continue
+            _, record = self.history.record(head.id)
+            if record.environment is None or record.device is None:
+                continue
+            nodes = self._did(record.subject, record.device.model, record.environment.key)
+            num_sound = len(nodes.get(Outcome.PASS, frozenset()) - {entry.key})
+            num_failing = len(nodes.get(Outcome.FAIL, frozenset()) | {entry.key})
+            if num_sound >= num_failing:
+                contrasted.add(record.id)
+            elif num_failing > 1:
+                alike.add(record.id)
+        return frozenset(contrasted), frozenset(alike)
+
+    def _did(self, subject: str, model: str, environment: str) -> Mapping[Outcome, frozenset[int]]:
+        alike = (subject, model, environment)
+        if alike not in self.nodes:
+            self.nodes[alike] = self.history.tally(
+                subject=subject, model=model, environment=environment, since_s=self.since_s
+            )
+        return self.nodes[alike]
 
 
 def _is_fail(record: Record) -> bool:

@@ -13,7 +13,7 @@ from uuid import uuid4
 import click
 
 from truestep.device import Node
-from truestep.errors import ConfigError
+from truestep.errors import ConfigError, RecordError
 from truestep.fleet.node_verdict import new_key
 from truestep.reason import Reason
 from truestep.record import Record, RecordKind
@@ -54,11 +54,22 @@ def make_fleet(folder: Path, url: str | None, *, is_simulation: bool) -> str:
     if file.exists():
         raise ConfigError(f"{folder} must hold no fleet yet, got one. Name another folder.")
     make_folder(folder.absolute())
-    url = url or f"sqlite:///{folder.absolute() / 'history.db'}"
-    History.create(url, is_simulation=is_simulation).close()
+    own = f"sqlite:///{folder.absolute() / 'history.db'}"
+    try:
+        History.create(url or own, is_simulation=is_simulation).close()
+    except RecordError:
+        if url is not None or not _is_unused(own, is_simulation=is_simulation):
+            raise
+    url = url or own
     new_key(folder)
     write_atomically(file, json.dumps({"schema_version": VERSION, "db": url}).encode() + b"\n")
     return url
+
+
+def _is_unused(url: str, *, is_simulation: bool) -> bool:
+    """Whether an earlier try to make a fleet ended between its history and its file."""
+    with History.open(url) as history:
+        return history.is_simulation == is_simulation and not history.entries()
 
 
 def url_of(folder: Path) -> str:

@@ -56,7 +56,7 @@ class History:
             RecordError: There is a history already.
         """
         with closing(Database(url)) as database:
-            if database.version():
+            if database.version() and _is_made(database):
                 raise RecordError(
                     f"{database.url} must hold no history yet, got one. Open it, or name another "
                     "place."
@@ -360,6 +360,12 @@ class History:
             )
             ledger.add(key, record, is_issued=is_issued)
         ledger.flush()
+
+
+def _is_made(database: Database) -> bool:
+    """Whether the last step of making a history was taken: what it is for is written down."""
+    with database.read() as connection:
+        return connection.execute(select(t.fleet)).first() is not None
 
 
 def _action_id(connection: Connection, key: int, action: Action) -> str:
