@@ -17,7 +17,7 @@ import re
 import reprlib
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -122,6 +122,9 @@ def from_plain(cls: type[T], data: Any) -> T:
     return noun
 
 
+_AS_IT_IS = frozenset({type(None), bool, int, str})
+
+
 def _is_noun(value: Any) -> bool:
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
@@ -137,9 +140,21 @@ def _wrong(path: str, must: str, value: Any) -> RecordError:
     )
 
 
-def _plain(value: Any, path: str) -> Any:
+@dataclasses.dataclass(slots=True)
+class _At:
+    """Where a value stands, put into words only when it is wrong: most are right."""
+
+    parent: _At | str
+    step: str | int
+
+    def __str__(self) -> str:
+        is_number = isinstance(self.step, int)
+        return f"{self.parent}[{self.step}]" if is_number else f"{self.parent}.{self.step}"
+
+
+def _plain(value: Any, path: _At | str) -> Any:
     """Plain data of anything that nouns are made of."""
-    if value is None or isinstance(value, bool):
+    if type(value) in _AS_IT_IS:
         return value
     if isinstance(value, Enum):
         return _plain(value.value, path)
@@ -160,18 +175,23 @@ def _plain_float(value: float) -> float | str:
     return "Infinity" if value > 0 else "-Infinity"
 
 
-def _plain_container(value: Any, path: str) -> Any:
+def _plain_container(value: Any, path: _At | str) -> Any:
     if _is_noun(value):
-        names = (field.name for field in dataclasses.fields(value))
-        return {name: _plain(getattr(value, name), f"{path}.{name}") for name in names}
+        names = _field_names(typing.cast("Hashable", type(value)))
+        return {name: _plain(getattr(value, name), _At(path, name)) for name in names}
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
                 raise _wrong(f"a key of {path}", "text", key)
-        return {str(key): _plain(item, f"{path}.{key}") for key, item in value.items()}
+        return {str(key): _plain(item, _At(path, key)) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item, f"{path}[{i}]") for i, item in enumerate(value)]
-    raise _wrong(path, "a noun or plain data", value)
+        return [_plain(item, _At(path, i)) for i, item in enumerate(value)]
+    raise _wrong(str(path), "a noun or plain data", value)
+
+
+@functools.cache
+def _field_names(cls: Hashable) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(typing.cast("type", cls)))
 
 
 @functools.cache

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ WORTH_NAMING = (OUT_OF_THE_POOL - {NodeState.RETIRED}) | {NodeState.SUSPECT}
 def command(folder: Path, as_json: bool) -> None:
     """Nodes by state, those that are out of the pool or suspected, open runs, and alerts."""
     with open_history(folder) as history:
-        found = _document(history, time.time())
+        found = document_of(history, time.time())
     if as_json:
         click.echo(json.dumps(found, allow_nan=False))
         return
@@ -44,6 +43,9 @@ def command(folder: Path, as_json: bool) -> None:
         out.print(f"{shown(node['name'])}: {node['state']} for {hours:.1f} h")
     if found["num_never_passed"]:
         out.print(f"{found['num_never_passed']} nodes never passed a screening")
+    if found["longest_without_pass_s"] is not None:
+        days = found["longest_without_pass_s"] / 86_400
+        out.print(f"the longest since a pass is {days:.1f} days")
     judged = found["handed_off"]
     if judged["num_judged"]:
         out.print(
@@ -56,16 +58,21 @@ def command(folder: Path, as_json: bool) -> None:
         out.print("no node is known yet: run `truestep fleet map` or `truestep fleet ingest`")
 
 
-def _document(history: History, now_s: float) -> dict[str, Any]:
-    entries = history.entries()
-    counts = Counter(entry.state for entry in entries)
+def document_of(history: History, now_s: float) -> dict[str, Any]:
+    """The state of a fleet as plain data."""
+    summary = history.summary()
+    counts = {s.value: summary.counts[s] for s in NodeState if s in summary.counts}
+    named = history.entries(states=WORTH_NAMING)
+    oldest_s = summary.oldest_pass_s
     return {
         "schema_version": 1,
         "is_simulation": history.is_simulation,
-        "num_nodes": len(entries),
-        "states": {state.value: counts[state] for state in NodeState if counts[state]},
-        "named": [_named(e, now_s) for e in entries if e.state in WORTH_NAMING],
-        "num_never_passed": sum(entry.last_pass_s is None for entry in entries),
+        "num_nodes": sum(counts.values()),
+        "states": counts,
+        "num_out": sum(e.state in OUT_OF_THE_POOL for e in named),
+        "named": [_named(e, now_s) for e in named],
+        "num_never_passed": summary.num_never_passed,
+        "longest_without_pass_s": None if oldest_s is None else max(0.0, now_s - oldest_s),
         "num_open_runs": len(history.open_runs()),
         "handed_off": to_plain(precision(history.records_about(VENDOR))),
         "refused": [{"id": r.id, "why": r.why} for r in history.refused(limit=5)],

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -59,10 +60,11 @@ class Arrivals:
 
     def take(self, records: Sequence[Record]) -> Folded:
         """Take in what may come in, and keep the rest aside."""
-        known = self._known(records)
+        known, waiting = self._known(records), self._waiting(records)
         num_known, refused, keys, num_new = 0, [], set(), 0
         for record in records:
-            digest = digest_of(record)
+            text = dumps(record)
+            digest = digest_of(text)
             if known.get(record.id) == digest:
                 num_known += 1
                 continue
@@ -71,10 +73,11 @@ class Arrivals:
                 key, is_issued = self._node_of(record)
                 self._check_device(record, key)
             except RefusedError as why:
-                refused.append(self._refuse(record, str(why), digest))
+                refused.append(self._refuse(record, str(why), digest, text))
                 continue
-            self._ledger.add(key, record, is_issued=is_issued)
-            self.connection.execute(delete(t.refused).where(t.refused.c.id == record.id))
+            self._ledger.add(key, record, text, is_issued=is_issued)
+            if record.id in waiting:
+                self.connection.execute(delete(t.refused).where(t.refused.c.id == record.id))
             known[record.id] = digest
             keys.add(key)
             num_new += 1
@@ -88,17 +91,24 @@ class Arrivals:
         )
 
     def _known(self, records: Sequence[Record]) -> dict[str, str]:
-        ids = [r.id for r in records if "\x00" not in r.id and _is_encodable(r.id)]
-        query = select(t.records.c.id, t.records.c.digest).where(t.records.c.id.in_(ids))
+        r = t.records.c
+        query = select(r.id, r.digest).where(r.id.in_(_storable_ids(records)))
         return {row.id: row.digest for row in self.connection.execute(query)}
 
-    def _refuse(self, record: Record, why: str, digest: str) -> Refused:
+    def _waiting(self, records: Sequence[Record]) -> set[str]:
+        """Those that were kept aside earlier, or may be now: an id that comes twice."""
+        ids = _storable_ids(records)
+        twice = {i for i, count in Counter(ids).items() if count > 1}
+        query = select(t.refused.c.id).where(t.refused.c.id.in_(ids))
+        return {row.id for row in self.connection.execute(query)} | twice
+
+    def _refuse(self, record: Record, why: str, digest: str, text: str) -> Refused:
         return refuse(
             self.connection,
             name=record.id,
             source=self.source,
             why=why,
-            body=dumps(record).encode(),
+            body=text.encode(),
             now_s=self.now_s,
             digest=digest,
         )
@@ -269,6 +279,10 @@ def refuse(
 
 def _shown(text: str) -> str:
     return text if text.isprintable() and _is_encodable(text) else ascii(text)[:200]
+
+
+def _storable_ids(records: Sequence[Record]) -> list[str]:
+    return [r.id for r in records if "\x00" not in r.id and _is_encodable(r.id)]
 
 
 def _is_encodable(*texts: str) -> bool:

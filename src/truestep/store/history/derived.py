@@ -55,11 +55,11 @@ class Ledger:
         """Where a node is now."""
         return NodeState(self._standing(key)["state"])
 
-    def add(self, key: int, record: Record, *, is_issued: bool) -> None:
-        """Add one record, in order. It is kept by `flush`."""
+    def add(self, key: int, record: Record, text: str, *, is_issued: bool) -> None:
+        """Add one record and its JSON, in order. It is kept by `flush`."""
         self._seq += 1
         device = self._device(key, record)
-        row = row_of(record, seq=self._seq, key=key, device=device, is_issued=is_issued)
+        row = row_of(record, text, seq=self._seq, key=key, device=device, is_issued=is_issued)
         self._rows.append(row)
         self.follow(key, record, device, seq=self._seq)
 

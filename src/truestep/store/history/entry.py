@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -35,6 +36,21 @@ class Entry:
     last_pass_s: float | None = None
     last_screened_s: float | None = None
     num_open: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """The nodes of a fleet, counted.
+
+    Attributes:
+        counts: Nodes by state; states without a node are left out.
+        num_never_passed: Nodes that are not retired and never passed a run.
+        oldest_pass_s: Time of the last pass that lies farthest back, retired nodes left out.
+    """
+
+    counts: Mapping[NodeState, int]
+    num_never_passed: int
+    oldest_pass_s: float | None
 
 
 class RunStatus(StrEnum):

@@ -21,7 +21,16 @@ from truestep.store.history import tables as t
 from truestep.store.history.arrival import Arrivals, refuse, replace_node
 from truestep.store.history.database import Database
 from truestep.store.history.derived import Ledger, new_node, note_pass, rebuild
-from truestep.store.history.entry import OPEN, Entry, Folded, Placement, Refused, Run, RunStatus
+from truestep.store.history.entry import (
+    OPEN,
+    Entry,
+    Folded,
+    Placement,
+    Refused,
+    Run,
+    RunStatus,
+    Summary,
+)
 from truestep.store.history.names import NameMap, NodeNames, is_sound_name
 from truestep.store.history.rows import digest_of
 from truestep.store.schema import dumps, from_plain, loads
@@ -145,6 +154,11 @@ class History:
         """All nodes by name, or those in some states."""
         with self._database.read() as connection:
             return reading.entries(connection, states)
+
+    def summary(self) -> Summary:
+        """The nodes, counted by state and by what they passed."""
+        with self._database.read() as connection:
+            return reading.summary(connection)
 
     def entry(self, key: int) -> Entry:
         """The node with this key."""
@@ -344,8 +358,8 @@ class History:
     def _append(self, connection: Connection, key: int, records: Iterable[Record]) -> None:
         ledger = Ledger(connection, is_simulation=self.is_simulation)
         for record in records:
-            known = reading.digest(connection, record.id)
-            if known == digest_of(record):
+            text, known = dumps(record), reading.digest(connection, record.id)
+            if known == digest_of(text):
                 continue
             if known:
                 raise RecordError(f"id {record.id!r} must have one content, got another.")
@@ -358,7 +372,7 @@ class History:
             is_issued = bool(record.run_id) and bool(
                 reading.runs(connection, t.runs.c.id == record.run_id, t.runs.c.key == key)
             )
-            ledger.add(key, record, is_issued=is_issued)
+            ledger.add(key, record, text, is_issued=is_issued)
         ledger.flush()
 
 

@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, false, or_, select, union_all
+from sqlalchemy import ColumnElement, Connection, and_, false, func, or_, select, union_all
 
 from truestep.errors import ConfigError, RecordError
 from truestep.record import Record, RecordKind
 from truestep.store.history import tables as t
-from truestep.store.history.entry import Entry, Placement, Refused, Run
+from truestep.store.history.entry import Entry, Placement, Refused, Run, Summary
 from truestep.store.history.rows import entry_of, head_of, placement_of, record_of, run_of
 from truestep.transition import NodeState
 from truestep.verdict import Outcome
@@ -35,6 +35,20 @@ def entries(connection: Connection, states: Collection[NodeState] | None) -> tup
     if states is not None:
         query = query.where(t.nodes.c.state.in_([state.value for state in states]))
     return tuple(map(entry_of, connection.execute(query)))
+
+
+def summary(connection: Connection) -> Summary:
+    """The nodes, counted."""
+    n = t.nodes.c
+    # Functions of the database: a fleet may have more nodes than should be read to count them.
+    query = select(n.state, func.count(), func.count(n.last_pass_s), func.min(n.last_pass_s))
+    rows = {NodeState(r[0]): r for r in connection.execute(query.group_by(n.state))}
+    kept = [row for state, row in rows.items() if state is not NodeState.RETIRED]
+    return Summary(
+        counts={state: row[1] for state, row in rows.items()},
+        num_never_passed=sum(row[1] - row[2] for row in kept),
+        oldest_pass_s=min((row[3] for row in kept if row[3] is not None), default=None),
+    )
 
 
 def key_of_name(connection: Connection, name: str) -> int | None:

@@ -27,21 +27,22 @@ LASTING = frozenset(
 """Into these states a node goes for a cause that later decisions look back at."""
 
 
-def digest_of(record: Record) -> str:
-    """The sha256 of the record's JSON."""
-    return hashlib.sha256(dumps(record).encode()).hexdigest()
+def digest_of(text: str) -> str:
+    """The sha256 of a record's JSON."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
-def row_of(record: Record, *, seq: int, key: int, device: str, is_issued: bool) -> dict[str, Any]:
-    """The row that keeps a record: columns to search by, its head, and all of it."""
-    body = dumps(record)
+def row_of(
+    record: Record, text: str, *, seq: int, key: int, device: str, is_issued: bool
+) -> dict[str, Any]:
+    """The row that keeps a record: columns to search by, its head, and all of it as JSON."""
     head = dataclasses.replace(
         record, observations=(), context=None, environment=None, artifacts=()
     )
     return {
         "seq": seq,
         "id": record.id,
-        "digest": hashlib.sha256(body.encode()).hexdigest(),
+        "digest": digest_of(text),
         "key": key,
         "kind": record.kind.value,
         "run_id": record.run_id,
@@ -54,7 +55,7 @@ def row_of(record: Record, *, seq: int, key: int, device: str, is_issued: bool) 
         "is_issued": is_issued,
         "is_lasting": is_lasting(record),
         "head": dumps(head),
-        "body": zlib.compress(body.encode(), 1),
+        "body": zlib.compress(text.encode(), 1),
     }
 
 
