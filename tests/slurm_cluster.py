@@ -20,6 +20,7 @@ import pytest
 from open_folder import open_folder
 
 USER = "slurm"
+HOOKS = Path(__file__).parents[1] / "deploy" / "slurm"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "scontrol", "sbatch")
 
 
@@ -29,6 +30,11 @@ class Cluster:
 
     folder: Path
     names: tuple[str, ...]
+
+    @property
+    def node_conf(self) -> Path:
+        """What the prolog and the epilog of all nodes read."""
+        return self.folder / "node.conf"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -91,6 +97,14 @@ def _make_folders(cluster: Cluster) -> None:
     (folder / "munge.key").write_bytes(secrets.token_bytes(1024))
     (folder / "munge.key").chmod(0o600)
     (folder / "slurm.conf").write_text(_configuration(cluster))
+    for name in ("check", "epilog"):
+        hook, script = folder / name, HOOKS / f"truestep-{name}.sh"
+        line = f"TRUESTEP_NODE_CONF={cluster.node_conf} exec bash {script}"
+        hook.write_text(f"#!/bin/bash\n{line}\n")
+        hook.chmod(0o755)
+    cluster.node_conf.write_text(
+        f"marks={folder}/nodes/%n/marks\ncache={folder}/nodes/%n/verdict\nscreening_uid=0\n"
+    )
 
 
 def _free_ports(count: int) -> int:
@@ -132,6 +146,8 @@ SelectTypeParameters=CR_Core
 SlurmdParameters=config_overrides
 SchedulerParameters=sched_min_interval=0
 ReturnToService=2
+Prolog={folder}/check
+Epilog={folder}/epilog
 SlurmdTimeout=30
 KillWait=5
 AccountingStorageType=accounting_storage/none

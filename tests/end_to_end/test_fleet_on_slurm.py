@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from end_to_end.cli import COMMAND, environment, run, start, strict_json
+from postgres import Postgres, running_postgres
 from slurm_cluster import Cluster, running_cluster
 from truestep.cli.fleet.opening import open_history
 from truestep.fleet.life_cycle import state_of
@@ -36,6 +37,7 @@ class Fleet:
 
     folder: Path
     cluster: Cluster
+    db: Postgres | None = None
 
     def __post_init__(self) -> None:
         self.path = self.folder / "fleet"
@@ -48,7 +50,9 @@ class Fleet:
             f'exec {shlex.join(COMMAND)} "$@"\n'
         )
         self.wrapper.chmod(0o755)
-        self.fleet("init", "--simulation")
+        self.fleet("init", "--simulation", *(["--db", self.db.new_database()] if self.db else []))
+        with self.cluster.node_conf.open("a") as conf:
+            conf.write(f"drop={self.path}/verdicts\nkey={self.path}/signing-key.pub\n")
         tables = [f'[nodes.{n}]\nserial = "SIM-{n}"\n' for n in self.cluster.names]
         (self.folder / "map.toml").write_text("".join(tables))
         self.fleet("map", self.folder / "map.toml")
@@ -59,18 +63,11 @@ class Fleet:
         return ended.stdout
 
     def campaign(self, occasion: str, *more: str) -> subprocess.Popen[str]:
+        marks = f"{self.cluster.folder}/nodes/%n/marks"
         return start(
-            *(
-                "fleet",
-                "campaign",
-                "--occasion",
-                occasion,
-                "--apply",
-                "--json",
-                "--cap",
-                "1",
-            ),  # they share a lock
-            *("--rule", "share_out=0.25", "--user", "root", "--every-s", "0.5"),
+            *("fleet", "campaign", "--occasion", occasion, "--apply", "--json"),
+            *("--cap", "1"),  # the nodes are one machine, and share the locks of its devices
+            *("--rule", "share_out=0.25", "--user", "root", "--every-s", "0.5", "--marks", marks),
             *("--command", self.wrapper, "--limit-s", "60", *more, "--", *SCREEN),
             env=self.env,
         )
@@ -85,14 +82,19 @@ class Fleet:
         with open_history(self.path) as history:
             return {e.name: e.state for e in history.entries()}
 
-    def use_all(self) -> None:
-        """A job of somebody on every node."""
-        for name in self.cluster.names:
-            self.cluster.run("sbatch", "-w", name, "-o", "/dev/null", "--wrap", "sleep 1")
+    def use_all(self) -> list[str]:
+        """A job of somebody on every node; their ids, in the order of the nodes."""
+        job = ("--parsable", "-o", "/dev/null", "--wrap", "sleep 1")
+        ids = [self.cluster.run("sbatch", "-w", n, *job).strip() for n in self.cluster.names]
         deadline = time.monotonic() + 60
         while self.cluster.run("squeue", "-h").strip():
             assert time.monotonic() < deadline
             time.sleep(0.2)
+        return ids
+
+    def drained(self) -> set[str]:
+        lines = self.cluster.run("sinfo", "-h", "-N", "-t", "drain", "-o", "%N %E").split("\n")
+        return {line.split()[0] for line in lines if "truestep:retest_failed" in line}
 
     def check(self) -> None:
         """No node in two states, no action twice, nothing refused."""
@@ -111,22 +113,45 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
         yield Fleet(tmp_path, cluster)
 
 
-def test_two_nodes_that_went_bad_in_use_are_found_at_reclaim(fleet: Fleet) -> None:
+@pytest.fixture
+def fleet_on_postgres(tmp_path: Path) -> Iterator[Fleet]:
+    with running_cluster() as cluster, running_postgres() as server:
+        yield Fleet(tmp_path, cluster, server)
+
+
+def test_nodes_that_went_bad_in_use_are_found_repaired_and_returned(fleet: Fleet) -> None:
     fleet.finish("install")
     assert set(fleet.states().values()) == {NodeState.AVAILABLE}
-    fleet.use_all()
+    ids = fleet.use_all()
     for name in ("n2", "n5"):
         (fleet.faults / name).touch()
     passes = fleet.finish("reclaim")
     states = fleet.states()
     assert {n for n, s in states.items() if s is not NodeState.AVAILABLE} == {"n2", "n5"}, passes
     assert states["n2"] is NodeState.IN_REPAIR
-    drained = fleet.cluster.run("sinfo", "-h", "-N", "-t", "drain", "-o", "%N %E").split("\n")
-    assert sum("truestep:retest_failed" in line for line in drained) == 2
+    assert fleet.drained() == {"n2", "n5"}
+    found = strict_json(fleet.fleet("incident", "n2", "--format", "json"))["incident"]
+    assert found["sound_s"] < found["bad_s"]
+    assert ids[2] in [job["id"] for job in found["jobs"]]
+    assert ids[3] not in [job["id"] for job in found["jobs"]]
+    for name in ("n2", "n5"):
+        (fleet.faults / name).unlink()
+    options = ("--user", "root")
+    fleet.fleet("release", "--repaired", *options, "n2", "n5")
+    assert fleet.states()["n2"] is NodeState.PROBATION
+    fleet.finish("repair")
+    assert set(fleet.states().values()) == {NodeState.AVAILABLE}
+    assert fleet.drained() == set()
+    fleet.use_all()
+    assert strict_json(fleet.fleet("incident", "n2", "--format", "json"))["incident"]["closed_s"]
     fleet.check()
 
 
-def test_killed_ten_times_and_resumed_nothing_is_lost_or_done_twice(fleet: Fleet) -> None:
+def test_killed_ten_times_and_resumed_nothing_is_lost_or_done_twice(
+    fleet_on_postgres: Fleet,
+) -> None:
+    fleet = fleet_on_postgres
+    assert fleet.db is not None
     chance = random.Random(7)
     for name in ("n2", "n5"):
         (fleet.faults / name).touch()
@@ -139,8 +164,13 @@ def test_killed_ten_times_and_resumed_nothing_is_lost_or_done_twice(fleet: Fleet
                 fleet.cluster.run("scancel", "--signal=KILL", "--full", job)
         if number % 3 == 2:
             fleet.cluster.kill_controller()
+        if number % 3 == 0:
+            fleet.db.kill()
+            time.sleep(0.5)
         process.kill()
         process.communicate()
+        if number % 3 == 0:
+            fleet.db.start()
         if number % 3 == 2:
             fleet.cluster.start_controller()
             fleet.cluster.wait_until("all")

@@ -14,6 +14,7 @@ from truestep.reason import Reason
 from truestep.record import Record
 from truestep.store.history import Entry
 from truestep.transition import NodeState
+from truestep.verdict import Outcome
 
 S = NodeState
 
@@ -71,6 +72,8 @@ class Person:
             ConfigError: The node was not taken out.
         """
         steps = self._steps(entry, TO_PROBATION, "be repaired")
+        # The epilog of the screening to come fetches it: the fail must not outlive the repair.
+        self.hands.publish(entry.name, Outcome.UNKNOWN, Reason.REPAIR_DONE.value)
         self._walk(entry, steps, Reason.REPAIR_DONE)
         return "on probation: run a campaign with --occasion repair"
 
@@ -99,7 +102,10 @@ class Person:
             reason=Reason.PERSON_DECIDED.value,
         )
         self.hands.carry_out(moved, action, now_s=self.now_s)
-        return "available, without a screening"
+        return (
+            "available, without a screening; run truestep-epilog.sh there, or its prolog still "
+            "reads the old verdict"
+        )
 
     def _steps(
         self, entry: Entry, known: dict[NodeState, tuple[NodeState, ...]], what: str

@@ -28,7 +28,7 @@ class JobMaker:
         results: Folder that the nodes share; each run gets a folder of its own in it.
         command: How the nodes start Truestep.
         arguments: Further ones for `screen`.
-        marks: The epilog's file on the nodes.
+        marks: The epilog's file on the nodes; `%n` is the node's name.
         seed: Of every input of the campaign: nodes alike compute alike.
     """
 
@@ -61,7 +61,7 @@ class JobMaker:
             *("--level", str(run.level), "--seed", str(self.seed), "--out", str(folder)),
             *self.arguments,
         ]
-        marks = shlex.quote(self.marks)
+        marks = shlex.quote(self.marks.replace("%n", run.name))
         return f"""#!/bin/sh
 umask 027
 cd -- {shlex.quote(str(folder))} || exit 3
