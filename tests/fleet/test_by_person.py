@@ -15,6 +15,7 @@ from truestep.fleet.life_cycle import state_of, step
 from truestep.reason import Reason
 from truestep.store.history import Entry, History
 from truestep.transition import NodeState
+from truestep.verdict import Outcome
 
 S = NodeState
 PATH = (S.SCREENING, S.AVAILABLE, S.IN_USE, S.SUSPECT, S.DRAINING, S.QUARANTINED)
@@ -25,10 +26,11 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.history = History.create(f"sqlite:///{folder}/fleet.db", is_simulation=False)
         self.scheduler = FakeScheduler.of(["n0"])
+        self.published: list[tuple[str, Outcome, str]] = []
         hands = Hands(
             history=self.history,
             scheduler=self.scheduler,
-            publish=lambda *_: None,
+            publish=lambda *told: self.published.append(told),
             tell=lambda _: None,
         )
         self.person = Person(hands=hands, now_s=100.0)
@@ -71,6 +73,8 @@ def test_a_quarantined_node_is_held_and_given_back(world: World) -> None:
 def test_a_repaired_node_comes_on_probation(world: World, state: NodeState) -> None:
     world.person.repaired(world.bring_to(state))
     assert world.node.state is S.PROBATION
+    # Its prolog reads a fail until then; the epilog of its screening fetches this.
+    assert world.published == [("n0", Outcome.UNKNOWN, "repair_done")]
 
 
 @pytest.mark.parametrize("state", [S.QUARANTINED, S.IN_REPAIR, S.PROBATION, S.SUSPECT])

@@ -45,9 +45,7 @@ from truestep.store.history import History
 @scheduler_options
 @click.option("--command", default="truestep", show_default=True, help="Truestep on the nodes.")
 @click.option("--results", type=click.Path(path_type=Path), help="Folder that the nodes share.")
-@click.option(
-    "--marks", default=MARKS, show_default=True, help="The epilog's file; %n is the node."
-)
+@click.option("--marks", default=MARKS, show_default=True, help="The epilog's file; %n: the node.")
 @click.option("--every-s", default=10.0, type=click.FloatRange(0.1), help="Pause between passes.")
 @click.option("--passes", default=0, type=click.IntRange(0), help="End after so many; 0 when done.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON document for each pass.")
