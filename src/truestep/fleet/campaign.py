@@ -137,7 +137,8 @@ class Controller:
         states = {NodeState.AVAILABLE, NodeState.IN_USE, NodeState.RECLAIMED}
         for entry in self.history.entries(states=states):
             info = nodes.get(entry.name)
-            if info is not None:
+            # What the scheduler said of a node that moved since then is out of date.
+            if info is not None and entry.since_s < now_s:
                 self.history.append(entry.key, *self._use(entry, info, now_s))
 
     def _use(self, entry: Entry, info: NodeInfo, now_s: float) -> list[Record]:
