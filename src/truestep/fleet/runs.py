@@ -39,6 +39,8 @@ class Runs:
         jobs: Writes them.
         options: Of the campaign.
         grace_s: How long results may take to be seen after their job has ended.
+        clock: Tells the time at which a run is closed: a pass may have waited for the scheduler,
+            and what ended meanwhile must not look like a later use. None for that of the pass.
         alerts: What people should know, in order.
     """
 
@@ -47,6 +49,7 @@ class Runs:
     jobs: JobMaker
     options: Options
     grace_s: float = 30.0
+    clock: Callable[[], float] | None = None
     alerts: list[str] = field(default_factory=list)
     _ended_s: dict[str, float] = field(default_factory=dict)
 
@@ -137,6 +140,7 @@ class Runs:
     def _close(self, run: Run, status: RunStatus, now_s: float) -> bool:
         """Take in what there is, say what follows for the node, and close the run."""
         run = self._ingest(run)
+        now_s = max(now_s, self.clock()) if self.clock else now_s
         if status is RunStatus.LOST:
             self.history.append(run.key, self._lost(run, now_s))
         entry = self.history.entry(run.key)

@@ -92,7 +92,13 @@ def _controller(history: History, folder: Path, given: dict[str, Any]) -> Contro
         marks=given["marks"],
     )
     hands = hands_of(history, folder, given)
-    runs = Runs(history=history, scheduler=hands.scheduler, jobs=jobs, options=options)
+    runs = Runs(
+        history=history,
+        scheduler=hands.scheduler,
+        jobs=jobs,
+        options=options,
+        clock=time.time,
+    )
     return Controller(
         history=history, scheduler=hands.scheduler, runs=runs, hands=hands, options=options
     )
