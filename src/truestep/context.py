@@ -50,12 +50,16 @@ class Context:
     during: tuple[Sample, ...] = ()
     after: Sample | None = None
 
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """Those that were taken, in order of time."""
+        return tuple(s for s in (self.before, *self.during, self.after) if s is not None)
+
     def risen(self) -> tuple[str, ...]:
         """The counters of lost data that rose from the first to the last sample that has them."""
-        samples = [s for s in (self.before, *self.during, self.after) if s is not None]
         rises = []
         for name in COUNTERS_OF_LOST_DATA:
-            counts = [v for s in samples if isinstance(v := s.readings.get(name), int | float)]
+            counts = [v for s in self.samples if isinstance(v := s.readings.get(name), int | float)]
             if counts and counts[-1] > counts[0]:
                 rises.append(name)
         return tuple(rises)

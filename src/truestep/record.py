@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -41,6 +42,11 @@ class Artifact:
     name: str
     sha256: str
     size_bytes: int
+
+    @classmethod
+    def of(cls, name: str, data: bytes) -> Artifact:
+        """The file of that name with these bytes."""
+        return cls(name=name, sha256=hashlib.sha256(data).hexdigest(), size_bytes=len(data))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from truestep.context import Sample
 from truestep.errors import ConfigError
 from truestep.fleet.incident import VENDOR, Symptom, symptoms
 from truestep.fleet.reproducer import LARGEST
@@ -243,7 +242,7 @@ def _time_line(tried: Iterable[tuple[str, Record]]) -> tuple[Moment, ...]:
 def _context(records: Iterable[Record]) -> tuple[Range, ...]:
     seen: dict[str, dict[bool, list[float]]] = {}
     for record in records:
-        for sample in _samples(record):
+        for sample in record.context.samples if record.context else ():
             for name, value in sample.readings.items():
                 if isinstance(value, int | float):
                     is_fail = _outcome(record) is Outcome.FAIL
@@ -252,13 +251,6 @@ def _context(records: Iterable[Record]) -> tuple[Range, ...]:
         Range(name=name, failing=_range(by.get(True)), passing=_range(by.get(False)))
         for name, by in sorted(seen.items())
     )
-
-
-def _samples(record: Record) -> list[Sample]:
-    context = record.context
-    if context is None:
-        return []
-    return [s for s in (context.before, *context.during, context.after) if s is not None]
 
 
 def _range(values: Sequence[float] | None) -> tuple[float, float] | None:

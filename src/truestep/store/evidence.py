@@ -137,7 +137,7 @@ def save(
             )
         write_atomically(data_path, data)
         write_atomically(sheet_path, text)
-    return _artifact(data_path.name, data), _artifact(sheet_path.name, text)
+    return Artifact.of(data_path.name, data), Artifact.of(sheet_path.name, text)
 
 
 def load(
@@ -165,17 +165,13 @@ def load(
         text = read_regular(sheet_path, limit_bytes=limit_bytes)
         data = read_regular(data_path, limit_bytes=limit_bytes)
     for artifact in artifacts:
-        for found in (_artifact(sheet_path.name, text), _artifact(data_path.name, data)):
+        for found in (Artifact.of(sheet_path.name, text), Artifact.of(data_path.name, data)):
             if Path(artifact.name).name == found.name and artifact.sha256 != found.sha256:
                 raise _damaged(found.name, f"sha256 {artifact.sha256}", found.sha256)
     sheet, meta = _read_sheet(text)
-    if _artifact("", data) != Artifact(name="", sha256=sheet.sha256, size_bytes=sheet.size_bytes):
+    if Artifact.of("", data) != Artifact(name="", sha256=sheet.sha256, size_bytes=sheet.size_bytes):
         raise _damaged(data_path.name, f"sha256 {sheet.sha256}", "other bytes")
     return Evidence(arrays=_read_arrays(data, sheet.arrays), meta=meta, kept=sheet.arrays)
-
-
-def _artifact(name: str, data: bytes) -> Artifact:
-    return Artifact(name=name, sha256=hashlib.sha256(data).hexdigest(), size_bytes=len(data))
 
 
 def _damaged(what: str, must: str, got: object) -> RecordError:

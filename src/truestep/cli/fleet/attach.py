@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -43,11 +44,15 @@ def command(folder: Path, tool: str, least: float | None, uid: str, said: tuple[
             readings = read_speeds(figures, least=least)
         else:
             raws = {e.name: read_regular(Path(v), limit_bytes=LIMIT_BYTES) for e, v in pairs}
-            readings = together({name: read_output(raw) for name, raw in raws.items()})
+            is_log = tool == KERNEL_LOG
+            outputs = {} if is_log else {name: read_output(raw) for name, raw in raws.items()}
+            readings = together(outputs)
         for entry, _ in pairs:
-            raw = raws[entry.name]
-            for record in _records(history, entry, tool, uid, readings[entry.name], raw):
-                _keep(history, folder, entry, record, raw)
+            raw, reading = raws[entry.name], readings.get(entry.name)
+            earlier = history.records(entry.key, kinds={RecordKind.WATCH})
+            known = {record.id for record in earlier}
+            for record in _records(history, entry, tool, uid, reading, raw, earlier):
+                _keep(history, folder, entry, record, raw, is_kept=record.id in known)
 
 
 def _pair(history: History, text: str) -> tuple[Entry, str]:
@@ -65,20 +70,27 @@ def _figure(value: str) -> float:
 
 
 def _records(
-    history: History, entry: Entry, tool: str, uid: str, reading: Reading, raw: bytes
+    history: History,
+    entry: Entry,
+    tool: str,
+    uid: str,
+    reading: Reading | None,
+    raw: bytes,
+    earlier: Iterable[Record],
 ) -> list[Record]:
     now_s, is_simulated = time.time(), history.is_simulation
-    if tool != KERNEL_LOG:
+    if reading is not None:
         return [tool_record(entry, tool, reading, raw, now_s=now_s, is_simulated=is_simulated)]
-    earlier = history.records(entry.key, kinds={RecordKind.WATCH})
     return error_records(entry, raw, earlier, user=uid, now_s=now_s, is_simulated=is_simulated)
 
 
-def _keep(history: History, folder: Path, entry: Entry, record: Record, raw: bytes) -> None:
+def _keep(
+    history: History, folder: Path, entry: Entry, record: Record, raw: bytes, *, is_kept: bool
+) -> None:
     verdict = record.verdict
     assert verdict is not None
     said = f"{entry.name}: {verdict.reason}: {verdict.detail}"
-    if any(r.id == record.id for r in history.records(entry.key, kinds={RecordKind.WATCH})):
+    if is_kept:
         click.echo(f"{ascii(said)[1:-1]} (kept already)")
         return
     file = folder.absolute() / artifact_of(raw).name

@@ -8,18 +8,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
-from uuid import uuid4
 
 import click
 
-from truestep.device import Node
 from truestep.errors import ConfigError, RecordError
+from truestep.fleet.attached import statement
+from truestep.fleet.incident import NOTE
 from truestep.fleet.node_verdict import new_key
 from truestep.reason import Reason
-from truestep.record import Record, RecordKind
+from truestep.record import Record
 from truestep.store.durable import make_folder, read_regular, write_atomically
 from truestep.store.history import Entry, History
-from truestep.verdict import Outcome, Status, Verdict
 
 FILE = "fleet.json"
 VERSION = 1
@@ -104,19 +103,12 @@ def note_of(history: History, entry: Entry, text: str) -> Record:
     """
     if not 0 < len(text.strip()) <= LONGEST_NOTE:
         raise ConfigError(f"a note must have 1 to {LONGEST_NOTE} characters, got {len(text)}.")
-    return Record(
-        id=uuid4().hex,
-        kind=RecordKind.WATCH,
-        run_id="",
-        time_s=time.time(),
-        subject="note",
-        node=Node(name=entry.name, board_serial=entry.identity),
-        verdict=Verdict(
-            outcome=Outcome.UNKNOWN,
-            status=Status.COMPLETE,
-            reason=Reason.PERSON_DECIDED,
-            detail=text,
-        ),
+    return statement(
+        entry,
+        NOTE,
+        Reason.PERSON_DECIDED,
+        text,
+        now_s=time.time(),
         is_simulated=history.is_simulation,
     )
 

@@ -7,24 +7,21 @@ import hashlib
 import json
 import time
 from pathlib import Path
-from uuid import uuid4
 
 import click
 
 from truestep.cli.fleet.opening import LONGEST_NOTE, fleet_option, open_history
-from truestep.context import Context, Sample
-from truestep.device import Node
 from truestep.errors import ConfigError
 from truestep.fleet import reproducer
+from truestep.fleet.attached import statement
 from truestep.fleet.handoff import VendorOutcome, case_of, hand_off
 from truestep.fleet.incident import VENDOR
 from truestep.reason import Reason
-from truestep.record import Artifact, Record, RecordKind
+from truestep.record import Artifact, Record
 from truestep.report.markdown import hand_off_page
 from truestep.store.durable import make_folder, read_regular, write_atomically
 from truestep.store.history import Entry, History
 from truestep.store.schema import dumps, to_plain
-from truestep.verdict import Outcome, Status, Verdict
 
 LIMIT_BYTES = 2**26
 
@@ -67,8 +64,7 @@ def command(
             history.append(entry.key, _found(history, entry, serial, outcome, note))
             click.echo(f"kept: {serial!a} {outcome}")
             return
-        name = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in serial)
-        target = (out or Path(f"rma-{name}")).absolute()
+        target = (out or Path(f"rma-{_plain(serial)}")).absolute()
         _write(history, folder, target, files, serial)
     click.echo(f"made {target}: read rma.md, and run `python3 reproducer.py --help` there")
 
@@ -88,7 +84,7 @@ def _write(
                 "changed. Restore it from a copy."
             )
         contents[artifact.name] = raw
-    attached = [_artifact(name, raw) for name, raw in contents.items()]
+    attached = [Artifact.of(name, raw) for name, raw in contents.items()]
     document = {
         "schema_version": 1,
         "hand_off": to_plain(found),
@@ -111,13 +107,13 @@ def _read(path: Path) -> bytes:
     return read_regular(path, limit_bytes=LIMIT_BYTES)
 
 
+def _plain(name: str) -> str:
+    """A name that any file system and shell takes as it is."""
+    return "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in name)
+
+
 def _name_of(raw: bytes, name: str) -> str:
-    safe = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in name)
-    return f"attached/{hashlib.sha256(raw).hexdigest()[:12]}-{safe[:80]}"
-
-
-def _artifact(name: str, raw: bytes) -> Artifact:
-    return Artifact(name=name, sha256=hashlib.sha256(raw).hexdigest(), size_bytes=len(raw))
+    return f"attached/{hashlib.sha256(raw).hexdigest()[:12]}-{_plain(name)[:80]}"
 
 
 def _entry_of(history: History, serial: str) -> Entry:
@@ -128,22 +124,12 @@ def _entry_of(history: History, serial: str) -> Entry:
 def _found(history: History, entry: Entry, serial: str, outcome: str, note: str) -> Record:
     if len(note) > LONGEST_NOTE:
         raise ConfigError(f"a note must have at most {LONGEST_NOTE} characters, got {len(note)}.")
-    now_s = time.time()
-    return Record(
-        id=uuid4().hex,
-        kind=RecordKind.WATCH,
-        run_id="",
-        time_s=now_s,
-        subject=VENDOR,
-        node=Node(name=entry.name, board_serial=entry.identity),
-        context=Context(
-            after=Sample(time_s=now_s, readings={"serial": serial, "outcome": outcome})
-        ),
-        verdict=Verdict(
-            outcome=Outcome.UNKNOWN,
-            status=Status.COMPLETE,
-            reason=Reason.PERSON_DECIDED,
-            detail=f"{serial}: {outcome}" + (f": {note}" if note else ""),
-        ),
+    return statement(
+        entry,
+        VENDOR,
+        Reason.PERSON_DECIDED,
+        f"{serial}: {outcome}" + (f": {note}" if note else ""),
+        now_s=time.time(),
         is_simulated=history.is_simulation,
+        readings={"serial": serial, "outcome": outcome},
     )
