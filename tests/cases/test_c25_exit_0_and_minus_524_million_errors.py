@@ -44,3 +44,12 @@ def test_any_bytes_are_read(raw: bytes) -> None:
 def test_sound_needs_good_and_nothing_else(lines: list[str]) -> None:
     is_sound = set(lines) - {""} == {"GPU 0: OK"}
     assert (read_output("\n".join(lines).encode()).claim is Claim.SOUND) == is_sound
+
+
+def test_a_later_line_hides_neither_an_impossible_count_nor_a_device_without_work() -> None:
+    hidden = b"GPU 0: errors: -524288000 (5100 Gflop/s)\nGPU 0: errors: 0 (5100 Gflop/s)\nGPU 0: OK"
+    assert read_output(hidden).claim is Claim.IMPLAUSIBLE
+    idle = b"GPU 0: 5100 Gflop/s, OK\nGPU 1: 0 Gflop/s, OK\n"
+    assert read_output(idle).claim is Claim.DID_NOT_RUN
+    warming_up = b"GPU 0: 0 Gflop/s\nGPU 0: 5100 Gflop/s, OK\n"
+    assert read_output(warming_up).claim is Claim.SOUND

@@ -101,12 +101,14 @@ def read_output(raw: bytes) -> Reading:
     statements = [s for s in _statements(text) if s.text.strip()]
     if not statements:
         return Reading(claim=Claim.DID_NOT_RUN, detail="the output is empty")
-    counts = {s.device: n for s in statements for n in _counts(s.text)}
-    negative = sorted({n for n in counts.values() if n < 0})
-    if negative:
-        return _reading(Claim.IMPLAUSIBLE, f"a count of errors is negative: {negative[0]}")
-    works = [float(w) for s in statements for w in _WORK.findall(s.text)]
-    if works and max(works) <= 0:
+    least = min((n for s in statements for n in _counts(s.text)), default=0)
+    if least < 0:
+        return _reading(Claim.IMPLAUSIBLE, f"a count of errors is negative: {least}")
+    works: dict[str, float] = {}
+    for s in statements:
+        for work in map(float, _WORK.findall(s.text)):
+            works[s.device] = max(work, works.get(s.device, work))
+    if any(work <= 0 for work in works.values()):
         return _reading(Claim.DID_NOT_RUN, "the work that it states is none")
     return _weighed(statements)
 
