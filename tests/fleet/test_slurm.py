@@ -134,3 +134,19 @@ def test_a_busy_node_is_not_fenced(cluster: Cluster, slurm: SlurmScheduler) -> N
     assert (info.is_busy, info.is_drained) == (True, True)
     slurm.cancel(slurm.jobs(["theirs"])["theirs"][0])
     assert slurm.resume("n0")
+
+
+def test_a_start_of_the_controller_is_no_use_of_a_node(
+    cluster: Cluster, slurm: SlurmScheduler
+) -> None:
+    begun_s = time.time()
+    cluster.kill_controller()
+    cluster.start_controller()
+    cluster.wait_until("all")
+    quiet = slurm.nodes()
+    assert not [n for n, i in quiet.items() if (i.last_busy_s or 0.0) >= begun_s]
+    ended_s = time.time()
+    cluster.run("sbatch", "-w", "n[0-1]", "-N2", "-J", "used", "-o", "/dev/null", "--wrap", "true")
+    wait_for(slurm, "used", JobState.ENDED)
+    used = {n for n, i in slurm.nodes().items() if (i.last_busy_s or 0.0) >= ended_s - 1}
+    assert used == {"n0", "n1"}

@@ -14,8 +14,8 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from truestep.errors import BackendError, ConfigError
 from truestep.fleet.scheduler import MARK, Job, JobState, NodeInfo
@@ -34,6 +34,10 @@ FREE = frozenset({"IDLE", "RESERVED", "MAINT", "PLANNED"})
 PENDING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SUSPENDED"})
 RUNNING = frozenset({"RUNNING", "COMPLETING", "STAGE_OUT", "SIGNALING", "STOPPED"})
 
+SETTLES_S = 300.0
+"""So long after its start a controller may still set when a node was last busy."""
+
+_STARTED = re.compile(r"^BOOT_TIME\s*=\s*(\S+)", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _FIELD = re.compile(r"(?:^|\s)([A-Z][A-Za-z]*)=")
 _STAMP = re.compile(r" \[[^\[\]]*@[^\[\]]*\]$")
@@ -62,7 +66,7 @@ class SlurmScheduler:
         """All nodes by name."""
         lines = self._run("scontrol", "-o", "show", "node").splitlines()
         found = [info_of(line) for line in lines if line.startswith("NodeName=")]
-        return {info.name: info for info in found}
+        return {info.name: info for info in self._with_known_use(found)}
 
     def submit(self, job: Job) -> str:
         """Queue a job behind the fence of its node, and give its id."""
@@ -166,6 +170,43 @@ class SlurmScheduler:
         if len(lines) != 1:
             raise ConfigError(f"a node must be one that Slurm knows, got {node!r}.")
         return info_of(lines[0])
+
+    def _with_known_use(self, infos: Sequence[NodeInfo]) -> list[NodeInfo]:
+        """The nodes, with a last use that was one.
+
+        A controller that starts sets the time of every node to that of its start, and again when
+        the node answers. Then only jobs that it still knows tell of a use.
+        """
+        match = _STARTED.search(self._run("scontrol", "show", "config"))
+        started_s = _time_s(match[1]) if match else None
+        if started_s is None:
+            return list(infos)
+        is_unsure = [
+            started_s <= (info.last_busy_s or 0.0) <= started_s + SETTLES_S for info in infos
+        ]
+        ends = self._last_ends() if any(is_unsure) else {}
+        return [
+            replace(info, last_busy_s=ends.get(info.name)) if unsure else info
+            for info, unsure in zip(infos, is_unsure, strict=True)
+        ]
+
+    def _last_ends(self) -> dict[str, float]:
+        """When the last job ended on each node, of the jobs that Slurm still knows."""
+        ends: dict[str, float] = {}
+        for line in self._run("squeue", "-h", "-t", "all", "-o", "%T %e %N").splitlines():
+            words = line.split(" ")
+            end_s = _time_s(words[1]) if len(words) == 3 else None
+            if end_s is None or _job_state(words[0]) is not JobState.ENDED or not words[2]:
+                continue
+            for name in self._hostnames(words[2]):
+                ends[name] = max(end_s, ends.get(name, end_s))
+        return ends
+
+    def _hostnames(self, names: str) -> list[str]:
+        """The nodes of a list such as `n[0-3]`."""
+        if "[" not in names and "," not in names:
+            return [names]
+        return self._run("scontrol", "show", "hostnames", names).split()
 
     def _has_fence(self, name: str) -> bool:
         said = self._run("scontrol", "-o", "show", "reservation")
