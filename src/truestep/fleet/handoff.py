@@ -28,7 +28,7 @@ class VendorOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TestCount:
+class FailureCount:
     """How often a test failed on the device, and how it went on others of its model.
 
     Attributes:
@@ -86,7 +86,7 @@ class HandOff:
 
     serial: str
     placements: tuple[Placement, ...]
-    tests: tuple[TestCount, ...]
+    tests: tuple[FailureCount, ...]
     symptoms: tuple[Symptom, ...]
     time_line: tuple[Moment, ...]
     context: tuple[Range, ...]
@@ -185,7 +185,7 @@ def _outcome(record: Record) -> Outcome | None:
     return record.verdict.outcome if record.verdict else None
 
 
-def _tests(history: History, records: Sequence[Record], own: set[int]) -> tuple[TestCount, ...]:
+def _tests(history: History, records: Sequence[Record], own: set[int]) -> tuple[FailureCount, ...]:
     found = []
     for test in sorted({r.subject for r in records}):
         tried = [r for r in records if r.subject == test]
@@ -194,7 +194,7 @@ def _tests(history: History, records: Sequence[Record], own: set[int]) -> tuple[
         low, high = interval(len(failing), len(judged)) if judged else (0.0, 1.0)
         elsewhere = _elsewhere(history, tried, own)
         found.append(
-            TestCount(
+            FailureCount(
                 test=test,
                 num_failing=len(failing),
                 num_runs=len(judged),
