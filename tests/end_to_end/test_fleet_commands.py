@@ -41,6 +41,12 @@ def test_a_screening_is_folded_in_once_under_its_mapped_serial(fleet: Path, tmp_
     found = status(fleet)
     assert found["states"] == {"new": 1}
     assert found["refused"] == []
+    serial = document["records"][0]["device"]["serial"]
+    for command in ("device", "history"):
+        named = run("fleet", command, "--fleet", fleet, serial)
+        assert (named.returncode, named.stderr) == (0, ""), command
+    everyone = run("fleet", "status", "--all", "--fleet", fleet)
+    assert f"{name}: new" in everyone.stdout
 
 
 def test_a_fleet_is_made_once_and_its_file_is_for_its_owner(fleet: Path) -> None:
@@ -50,6 +56,15 @@ def test_a_fleet_is_made_once_and_its_file_is_for_its_owner(fleet: Path) -> None
     assert (fleet / "fleet.json").stat().st_mode & 0o777 == 0o600
     assert run("fleet", "init", "--fleet", fleet, "--upgrade").returncode == 0
     assert run("fleet", "init", "--fleet", fleet, "--rebuild").returncode == 0
+
+
+def test_a_map_says_what_it_did_to_nodes_that_were_known(fleet: Path, tmp_path: Path) -> None:
+    for serial, says in (("S1", "mapped: 1; known and not in this file: 0"), ("S2", "n1@1")):
+        (tmp_path / "map.toml").write_text(f'[nodes.n1]\nserial = "{serial}"\n')
+        assert says in run("fleet", "map", "--fleet", fleet, tmp_path / "map.toml").stdout
+    (tmp_path / "map.toml").write_text('[nodes.n2]\nserial = "S3"\n')
+    told = run("fleet", "map", "--fleet", fleet, tmp_path / "map.toml").stdout
+    assert "not in this file: 2" in told
 
 
 def test_a_fleet_whose_making_was_cut_short_is_made_by_the_next_try(fleet: Path) -> None:
@@ -140,6 +155,8 @@ def test_what_other_tools_say_is_kept_once_and_asks_for_a_screening(
     assert again.stdout.count("kept already") == 3
     assert "\x1b" not in first.stdout
     assert len(list((fleet / "attached").iterdir())) == 2
+    named = {node["name"]: node["num_open"] for node in status(fleet)["named"]}
+    assert named == {"n1": 1}
     slow = run(*attach, "--least", "431", "n0=15.1", "n1=440", "n2=439")
     assert "n0: slow" in slow.stdout
     (tmp_path / "kernel.log").write_text("NVRM: Xid (PCI:0000:3b:00): 31, pid=7\n")

@@ -96,7 +96,10 @@ def test_the_folder_is_whole_and_its_sums_hold(cluster: Cluster, tmp_path: Path)
 
 
 def test_precision_is_of_what_vendors_found_each_device_once(cluster: Cluster) -> None:
-    judged = [("G-n2", "no-fault-found"), ("G-n3", "software"), ("G-n2", "confirmed")]
+    cluster.faulty = {"n5"}
+    cluster.use_all()
+    cluster.run(Occasion.RECLAIM)
+    judged = [("G-n2", "no-fault-found"), ("G-n5", "software"), ("G-n2", "confirmed")]
     for serial, outcome in judged:
         kept = fleet(cluster, "rma", serial, "--outcome", outcome, "--note", "seen")
         assert kept.exit_code == 0, kept.output
@@ -104,5 +107,7 @@ def test_precision_is_of_what_vendors_found_each_device_once(cluster: Cluster) -
     low, high = interval(1, 2)
     assert found == {"num_confirmed": 1, "num_judged": 2, "low": low, "high": high}
     assert "confirmed 1 of 2 hand-offs" in fleet(cluster, "status").output
+    never_failed = fleet(cluster, "rma", "G-n3", "--outcome", "confirmed")
+    assert "must rest on a fail" in str(never_failed.exception)
     page = fleet(cluster, "incident", "n2").output
     assert r"G\-n2: confirmed: seen" in page

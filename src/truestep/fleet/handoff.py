@@ -104,6 +104,7 @@ def hand_off(history: History, serial: str) -> tuple[HandOff, tuple[Record, ...]
     """
     placements = history.placements(serial)
     if placements:
+        serial = placements[0].serial
         kept = list(history.records_of_device(serial))
     else:
         entry = history.find(serial)

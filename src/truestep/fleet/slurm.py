@@ -237,7 +237,8 @@ class SlurmScheduler:
         if excused and excused in said:
             return f"!{said}"
         raise BackendError(
-            f"`{' '.join(command[:4])}` must succeed, got {ran.returncode}: {said.strip()!a:.300}."
+            f"`{' '.join(command[:4])}` must succeed, got {ran.returncode}: "
+            f"{ascii(' '.join(said.split()))[1:-1]:.300}. Run this where Slurm answers."
         )
 
 

@@ -24,7 +24,7 @@ def command(folder: Path, serial: str, as_json: bool) -> None:
     """Where the device with this SERIAL was, and how its tests ended."""
     with open_history(folder) as history:
         placements = history.placements(serial)
-        records = history.records_of_device(serial)
+        records = history.records_of_device(placements[0].serial) if placements else ()
     if not placements:
         raise ConfigError(
             f"a device must be one that a record names, got {serial!a:.100}. `truestep fleet node` "

@@ -34,8 +34,13 @@ def command(folder: Path, name: str, last: int, as_json: bool) -> None:
 
 def _records(history: History, name: str) -> list[tuple[str, Record]]:
     names = {entry.key: entry.name for entry in history.entries()}
-    of_device = history.records_of_device(name) if history.placements(name) else ()
+    of_device = _of_device(history, name)
     if of_device:
         return [(names[key], record) for key, record in of_device]
     entry = history.find(name)
     return [(entry.name, record) for record in history.records(entry.key)]
+
+
+def _of_device(history: History, serial: str) -> tuple[tuple[int, Record], ...]:
+    placements = history.placements(serial)
+    return history.records_of_device(placements[0].serial) if placements else ()

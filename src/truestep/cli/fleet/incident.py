@@ -35,6 +35,8 @@ def command(folder: Path, form: str, name: str | None) -> None:
     with open_history(folder) as history:
         known = all_incidents(history)
         if name is None:
+            if not known:
+                click.echo("no incident: no node was suspected", err=True)
             for each in known:
                 state = "open" if each.closed_s is None else "closed"
                 click.echo(f"{each.id}  {each.node!a}  {state}  {', '.join(each.suspects)!a}")

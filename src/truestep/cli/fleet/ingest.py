@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import click
@@ -33,20 +34,22 @@ def command(ctx: click.Context, folder: Path, results: tuple[Path, ...]) -> None
 
     Exit status 0 if all came in or was known, 2 if something was kept aside.
     """
-    problems: list[str] = []
+    problems: Counter[str] = Counter()
     with open_history(folder) as history:
         for each in results:
             done = ingest_folder(history, each)
             folded = done.folded
-            problems += [f"{shown(r.id)}: {shown(r.why)}" for r in folded.refused]
-            problems += map(shown, done.problems)
+            problems.update(shown(r.why) for r in folded.refused)
+            problems.update(map(shown, done.problems))
             click.echo(
                 f"{each}: {folded.num_new} new, {folded.num_known} known, "
                 f"{len(folded.refused) + len(done.problems)} kept aside, {done.num_files} files"
             )
+            if not done.num_files:
+                click.echo(f"{each} holds no journal, no result and no marks", err=True)
     errors = console(is_error=True)
-    for line in problems[:MOST_SHOWN]:
-        errors.print(f"  {line}")
+    for line, count in problems.most_common(MOST_SHOWN):
+        errors.print(f"  {line}" + (f" ({count} times)" if count > 1 else ""))
     if len(problems) > MOST_SHOWN:
         errors.print(f"  and {len(problems) - MOST_SHOWN} more")
     if problems:

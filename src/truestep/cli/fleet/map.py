@@ -24,5 +24,9 @@ def command(folder: Path, file: Path) -> None:
     """
     names = NameMap.read(file)
     with open_history(folder) as history:
-        history.map_nodes(names, now_s=time.time())
-    click.echo(f"{len(names.nodes)} nodes are mapped")
+        replaced = history.map_nodes(names, now_s=time.time())
+        known = {entry.name for entry in history.entries()}
+    missing = known - {node.name for node in names.nodes} - set(replaced)
+    click.echo(f"nodes mapped: {len(names.nodes)}; known and not in this file: {len(missing)}")
+    for name in replaced:
+        click.echo(f"another serial is another machine: the one before is now {name}")

@@ -55,14 +55,17 @@ def command(
 
     It holds the counts with their intervals, how nodes alike pass, the time line, the records that
     failed, attached logs, and a program that stands alone and repeats the computation.
+
+    Of the outcomes of one device the latest counts.
     """
     with open_history(folder) as history:
         if outcome is not None:
             if out is not None or files:
                 raise click.UsageError("--outcome stands alone, with --note.")
-            entry = _entry_of(history, serial)
-            history.append(entry.key, _found(history, entry, serial, outcome, note))
-            click.echo(f"kept: {serial!a} {outcome}")
+            found, _ = hand_off(history, serial)
+            entry = _entry_of(history, found.serial)
+            history.append(entry.key, _found(history, entry, found.serial, outcome, note))
+            click.echo(f"kept: {found.serial!a} {outcome}")
             return
         target = (out or Path(f"rma-{_plain(serial)}")).absolute()
         _write(history, folder, target, files, serial)

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
+from truestep.reason import Owner
 from truestep.record import Record, RecordKind
 from truestep.store.history import tables as t
 from truestep.store.history.entry import RunStatus
@@ -185,3 +186,5 @@ def _advance(standing: dict[str, Any], record: Record, seq: int) -> None:
         standing["last_screened_s"] = max(last or record.time_s, record.time_s)
         is_pass = record.verdict is not None and record.verdict.outcome is Outcome.PASS
         standing["num_open"] += not is_pass
+    elif record.kind is RecordKind.WATCH and record.verdict is not None:
+        standing["num_open"] += record.verdict.reason.owner is Owner.HARDWARE

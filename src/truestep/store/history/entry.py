@@ -23,7 +23,8 @@ class Entry:
         rack, power: Where it stands and what feeds it; empty when the map does not say.
         last_pass_s: When it last passed an issued run as a whole; None if never.
         last_screened_s: Time of its last screening record; None if never.
-        num_open: Screening records that are no pass since it became available or came on probation.
+        num_open: Findings since it became available or came on probation: screening records that
+            are no pass, and what others say that asks for a screening.
     """
 
     key: int

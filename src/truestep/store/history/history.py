@@ -131,15 +131,18 @@ class History:
             key = reading.key_of_name(connection, name) or new_node(connection, name, now_s=now_s)
         return self.entry(key)
 
-    def map_nodes(self, names: NameMap, *, now_s: float) -> None:
+    def map_nodes(self, names: NameMap, *, now_s: float) -> tuple[str, ...]:
         """Bind names, serials, racks and power domains to nodes; enter those that are not known.
+
+        Returns:
+            What those are called now that another machine has taken the place of.
 
         Raises:
             RecordError: A name or serial is another node's already. Nothing is changed.
         """
         with self._database.write() as connection:
-            for node in names.nodes:
-                _map_node(connection, node, now_s)
+            replaced = [_map_node(connection, node, now_s) for node in names.nodes]
+        return tuple(name for name in replaced if name)
 
     def find(self, text: str) -> Entry:
         """The node with this identity, name, alias, or unambiguous beginning of a name.
@@ -150,10 +153,12 @@ class History:
         with self._database.read() as connection:
             return reading.find(connection, text)
 
-    def entries(self, *, states: Collection[NodeState] | None = None) -> tuple[Entry, ...]:
-        """All nodes by name, or those in some states."""
+    def entries(
+        self, *, states: Collection[NodeState] | None = None, with_open: bool = False
+    ) -> tuple[Entry, ...]:
+        """All nodes by name, or those in some states, and on wish those with open findings."""
         with self._database.read() as connection:
-            return reading.entries(connection, states)
+            return reading.entries(connection, states, with_open=with_open)
 
     def summary(self) -> Summary:
         """The nodes, counted by state and by what they passed."""
@@ -166,9 +171,14 @@ class History:
             return reading.entry(connection, key)
 
     def placements(self, serial: str) -> tuple[Placement, ...]:
-        """Where a device was, in order."""
+        """Where a device was, in order.
+
+        Args:
+            serial: As a placement has it. Where devices have none of their own, that is the node's
+                and the device's with a slash between, and the part behind it does if it is unique.
+        """
         with self._database.read() as connection:
-            return reading.placements(connection, t.placements.c.serial == serial)
+            return reading.placements_of(connection, serial)
 
     def devices_of(self, key: int) -> tuple[Placement, ...]:
         """Which devices were in a node, in order."""
@@ -387,7 +397,7 @@ def _action_id(connection: Connection, key: int, action: Action) -> str:
     return hashlib.sha256(f"{key}|{last}|{action.key}".encode()).hexdigest()
 
 
-def _map_node(connection: Connection, node: NodeNames, now_s: float) -> None:
+def _map_node(connection: Connection, node: NodeNames, now_s: float) -> str:
     """Bind what the map says of one node. A serial that is known takes its node along."""
     named = reading.key_of_name(connection, node.name)
     owner = reading.key_of_identity(connection, node.serial) if node.serial else None
@@ -399,7 +409,9 @@ def _map_node(connection: Connection, node: NodeNames, now_s: float) -> None:
     if named is None:
         named = new_node(connection, node.name, now_s=now_s)
     known = reading.entry(connection, named)
+    replaced = ""
     if node.serial and known.identity not in ("", node.serial):
+        replaced = f"{known.name}@{known.key}"
         row = connection.execute(select(t.nodes).where(t.nodes.c.key == named)).one()
         named = replace_node(connection, row, now_s=now_s)
     values = {"rack": node.rack, "power": node.power, "name": node.name}
@@ -415,6 +427,7 @@ def _map_node(connection: Connection, node: NodeNames, now_s: float) -> None:
                 f"{alias!r} must be a name of {node.name!r} alone, got it for "
                 f"{reading.entry(connection, other).name!r} as well. Nothing was changed."
             )
+    return replaced
 
 
 def _set_aside(connection: Connection, key: int) -> None:

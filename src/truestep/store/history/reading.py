@@ -29,11 +29,15 @@ def entry(connection: Connection, key: int) -> Entry:
     return entry_of(row)
 
 
-def entries(connection: Connection, states: Collection[NodeState] | None) -> tuple[Entry, ...]:
-    """All nodes by name, or those in some states."""
-    query = select(t.nodes).order_by(t.nodes.c.name)
+def entries(
+    connection: Connection, states: Collection[NodeState] | None, *, with_open: bool
+) -> tuple[Entry, ...]:
+    """All nodes by name, or those in some states, and on wish those with open findings."""
+    n = t.nodes.c
+    query = select(t.nodes).order_by(n.name)
     if states is not None:
-        query = query.where(t.nodes.c.state.in_([state.value for state in states]))
+        is_meant = n.state.in_([state.value for state in states])
+        query = query.where(or_(is_meant, n.num_open > 0) if with_open else is_meant)
     return tuple(map(entry_of, connection.execute(query)))
 
 
@@ -83,7 +87,8 @@ def find(connection: Connection, text: str) -> Entry:
         names = ", ".join(repr(row.name) for row in found)
         raise ConfigError(
             f"a node must be named without doubt, got {shown}, which is "
-            f"{'none' if not found else names}. Name it as `truestep fleet status` shows it."
+            f"{'none' if not found else names}. `truestep fleet status --all` "
+            "names them."
         )
     return entry_of(found[0])
 
@@ -94,6 +99,16 @@ def placements(connection: Connection, which: ColumnElement[bool]) -> tuple[Plac
     query = select(t.placements, t.nodes.c.name).select_from(joined).where(which)
     rows = connection.execute(query.order_by(t.placements.c.number))
     return tuple(map(placement_of, rows))
+
+
+def placements_of(connection: Connection, serial: str) -> tuple[Placement, ...]:
+    """Where a device was, by its serial, or by the end of it behind a slash if only one has it."""
+    p = t.placements.c
+    exact = placements(connection, p.serial == serial)
+    if exact or not serial or not serial.isprintable():
+        return exact
+    ends = placements(connection, p.serial.endswith(f"/{serial}", autoescape=True))
+    return ends if len({place.serial for place in ends}) == 1 else ()
 
 
 def recent(
