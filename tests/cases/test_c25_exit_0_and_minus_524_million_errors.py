@@ -20,6 +20,7 @@ def test_ok_after_no_work_did_not_run() -> None:
     text = b"Couldn't init a GPU test\n100.0%  proc'd: 0 (0 Gflop/s)   errors: 0\nGPU 0: OK\n"
     assert read_output(text).claim is Claim.DID_NOT_RUN
     assert read_output(b"-1 processed, DIED\n").claim is Claim.DID_NOT_RUN
+    assert read_output(b"GPU 0: OK\x00\x8f").claim is Claim.IMPLAUSIBLE
     assert read_output(b"").claim is Claim.DID_NOT_RUN
 
 

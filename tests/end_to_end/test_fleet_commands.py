@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from end_to_end.cli import QUICK, run, strict_json
+from end_to_end.cli import QUICK, run, start, strict_json
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_wrong_use_is_said_and_ends_with_2(
 
 
 def test_a_damaged_fleet_file_is_said(fleet: Path) -> None:
-    for text in ("{", "[]", '{"db": 3}'):
+    for text in ("{", "[]", '{"db": 3}', "[" * 100_000):
         (fleet / "fleet.json").write_text(text)
         ended = run("fleet", "status", "--fleet", fleet)
         assert ended.returncode == 2
@@ -165,3 +165,57 @@ def test_what_other_tools_say_is_kept_once_and_asks_for_a_screening(
     assert ["spread" in text for text in users] == [False] * 4 + [True]
     for wrong in (["n9=x"], ["n1"], ["n1=/nowhere"]):
         assert run(*attach, *wrong).returncode == 2
+
+
+def test_no_name_reaches_the_terminal_raw(tmp_path: Path) -> None:
+    odd = tmp_path / "odd\x1b[31m\n\x07"
+    missing = run("fleet", "status", "--fleet", odd)
+    made = run("fleet", "init", "--fleet", odd, "--simulation")
+    (odd / "journals").mkdir()
+    taken = run("fleet", "ingest", "--fleet", odd, odd / "journals")
+    assert [e.returncode for e in (missing, made, taken)] == [2, 0, 0]
+    for ended in (missing, made, taken):
+        assert "\x1b" not in ended.stdout + ended.stderr
+        assert "\\x1b" in ended.stdout + ended.stderr
+
+
+def test_of_several_makers_of_a_fleet_one_makes_it(tmp_path: Path) -> None:
+    folder = tmp_path / "fleet?x=%20"
+    makers = [start("fleet", "init", "--fleet", folder, "--simulation") for _ in range(4)]
+    for maker in makers:
+        maker.communicate(timeout=60)
+    assert sorted(maker.returncode for maker in makers) == [0, 2, 2, 2]
+    assert {f.name for f in tmp_path.iterdir()} == {folder.name}
+    assert status(folder)["num_nodes"] == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--tool", "burn", "--least", "nan", "n0=1"),
+        ("--tool", "burn", "--least", "inf", "n0=1"),
+        ("--tool", "burn", "--least", "1", "n0=inf"),
+        ("--tool", "burn", "--least", "1", "n0=nan"),
+        ("--tool", "burn", "--least", "1", "n0=1", "other=2"),
+        ("--tool", "kernel-log", "--least", "1", "n0=3"),
+        ("--tool", "kernel-log", "--uid", "a\x1b", "n0=3"),
+        ("--tool", "a/b", "--least", "1", "n0=1"),
+    ],
+)
+def test_what_cannot_be_meant_is_not_attached(
+    arguments: tuple[str, ...], fleet: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "map.toml").write_text('[nodes.n0]\naliases = ["other"]\n')
+    run("fleet", "map", "--fleet", fleet, tmp_path / "map.toml")
+    ended = run("fleet", "attach", "--fleet", fleet, *arguments)
+    assert ended.returncode == 2
+    assert "Traceback" not in ended.stderr
+    assert not (fleet / "attached").exists()
+
+
+def test_a_log_without_errors_says_so(fleet: Path, tmp_path: Path) -> None:
+    (tmp_path / "map.toml").write_text("[nodes.n0]\n")
+    run("fleet", "map", "--fleet", fleet, tmp_path / "map.toml")
+    (tmp_path / "log").write_text("all quiet\n")
+    log = ("fleet", "attach", "--fleet", fleet, "--tool", "kernel-log", f"n0={tmp_path / 'log'}")
+    assert "no error of a device" in run(*log).stdout

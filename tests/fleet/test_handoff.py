@@ -17,6 +17,7 @@ from truestep.errors import ConfigError
 from truestep.fleet.handoff import case_of, hand_off
 from truestep.fleet.policy import Occasion
 from truestep.judging.power import interval
+from truestep.store.durable import write_atomically
 from truestep.verdict import Outcome
 
 
@@ -111,3 +112,22 @@ def test_precision_is_of_what_vendors_found_each_device_once(cluster: Cluster) -
     assert "must rest on a fail" in str(never_failed.exception)
     page = fleet(cluster, "incident", "n2").output
     assert r"G\-n2: confirmed: seen" in page
+
+
+def test_a_full_disk_leaves_no_half_of_a_folder(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, data: bytes) -> None:
+        if path.name == "case.json":
+            raise OSError(28, "No space left on device")
+        write_atomically(path, data)
+
+    monkeypatch.setattr("truestep.cli.fleet.rma.write_atomically", full)
+    out = tmp_path / "out" / "rma"
+    assert isinstance(fleet(cluster, "rma", "G-n2", "--out", out).exception, OSError)
+    assert list(out.parent.iterdir()) == []
+    monkeypatch.undo()
+    assert fleet(cluster, "rma", "G-n2", "--out", out).exit_code == 0
+    link = out.with_name("link")
+    link.symlink_to(out)
+    assert "must not exist yet" in str(fleet(cluster, "rma", "G-n2", "--out", link).exception)

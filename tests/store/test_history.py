@@ -138,6 +138,7 @@ def test_a_run_with_one_fail_is_no_pass(history: History) -> None:
         ({"run_id": "x", "node": ("n7", "B7")}, "must be known"),
         ({"is_simulated": True}, "no real fleet"),
         ({"time_s": float("nan")}, "must not lie ahead"),
+        ({"time_s": -1e308}, "nor before 1970"),
         ({"time_s": time.time() + 1e6}, "must not lie ahead"),
         ({"subject": "a\x00b"}, "printable"),
         ({"subject": "\ud800"}, "printable"),

@@ -16,6 +16,7 @@ from truestep import __version__
 from truestep.backends.threads import one_thread
 from truestep.cli.exit_codes import NOT_JUDGED
 from truestep.errors import TruestepError
+from truestep.report.printable import printable
 
 COMMANDS = {
     "devices": "List the devices that can be screened here.",
@@ -144,7 +145,8 @@ def _run() -> int:
 
 def _fail(why: str) -> int:
     with contextlib.suppress(OSError):
-        print(f"truestep: {why}", file=sys.stderr)  # noqa: T201
+        # A path or a database may hold what clears a terminal.
+        print(f"truestep: {printable(why)}", file=sys.stderr)  # noqa: T201
     return NOT_JUDGED
 
 

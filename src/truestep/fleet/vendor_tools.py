@@ -97,6 +97,8 @@ def read_output(raw: bytes) -> Reading:
         SOUND only where something is called good, nothing bad or broken off, no error code or count
         is given, and no work is stated to be none. Any bytes can be read.
     """
+    if b"\x00" in raw:
+        return _reading(Claim.IMPLAUSIBLE, "the output is no text")
     text = raw.decode("utf-8", "replace")
     statements = [s for s in _statements(text) if s.text.strip()]
     if not statements:

@@ -17,10 +17,13 @@ _MOST_DETAIL = 300
 
 
 def when(time_s: float | None) -> str:
-    """A time in UTC, to the second; `never` where there is none."""
+    """A time in UTC, to the second; `never` for none, and seconds where no date can be shown."""
     if time_s is None:
         return "never"
-    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    try:
+        return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):
+        return f"{time_s:g} s"
 
 
 def history_table(records: Iterable[tuple[str, Record]], *, title: str) -> Table:

@@ -8,13 +8,15 @@ import shlex
 
 from rich.markup import escape
 
+from truestep.report.printable import printable
+
 
 def shown(text: str) -> str:
     r"""The text as rich shall print it: markup stays text, and what is not printable is `\xNN`.
 
     A device name may hold bytes that clear a terminal or pretend another outcome.
     """
-    plain = "".join(c if c.isprintable() else _code(c) for c in text)
+    plain = printable(text)
     # The space: rich doubles a backslash at the end, and shows it doubled.
     return escape(plain + " ")[:-1]
 
@@ -35,8 +37,3 @@ def _quoted(word: str) -> str:
 
 def _octal(character: str) -> str:
     return "".join(f"\\{byte:03o}" for byte in os.fsencode(character))
-
-
-def _code(character: str) -> str:
-    number = ord(character)
-    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"

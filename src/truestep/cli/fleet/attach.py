@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Iterable
@@ -34,10 +35,21 @@ def command(folder: Path, tool: str, least: float | None, uid: str, said: tuple[
     Name all nodes of one model in one call, so that a test which fails everywhere is recognised.
     With --least, NODE=SPEED instead of NODE=FILE.
     """
+    if tool == KERNEL_LOG and least is not None:
+        raise click.UsageError(f"--least is for speeds, and no {KERNEL_LOG} has any.")
+    if least is not None and not math.isfinite(least):
+        raise click.UsageError("--least must be a finite number.")
+    if not re.fullmatch(r"[A-Za-z0-9._-]{0,64}", uid):
+        raise click.UsageError("--uid must be a number or a name of letters and digits.")
     if not _TOOL.fullmatch(tool):
         raise ConfigError(f"a tool must be named by letters, digits and ._-, got {tool!a:.80}.")
     with open_history(folder) as history:
         pairs = [_pair(history, text) for text in said]
+        if len({entry.key for entry, _ in pairs}) < len(pairs):
+            raise ConfigError(
+                "each node must be named once in a call, got one twice. Attach the other file in "
+                "a call of its own."
+            )
         if least is not None:
             raws = {entry.name: value.encode() for entry, value in pairs}
             figures = {entry.name: _figure(value) for entry, value in pairs}
@@ -51,7 +63,10 @@ def command(folder: Path, tool: str, least: float | None, uid: str, said: tuple[
             raw, reading = raws[entry.name], readings.get(entry.name)
             earlier = history.records(entry.key, kinds={RecordKind.WATCH})
             known = {record.id for record in earlier}
-            for record in _records(history, entry, tool, uid, reading, raw, earlier):
+            records = _records(history, entry, tool, uid, reading, raw, earlier)
+            if not records:
+                click.echo(f"{entry.name!a}: no error of a device in this log; nothing is kept")
+            for record in records:
                 _keep(history, folder, entry, record, raw, is_kept=record.id in known)
 
 
@@ -64,9 +79,12 @@ def _pair(history: History, text: str) -> tuple[Entry, str]:
 
 def _figure(value: str) -> float:
     try:
-        return float(value)
+        figure = float(value)
     except ValueError:
-        raise ConfigError(f"a speed must be a number, got {value!a:.80}.") from None
+        figure = math.nan
+    if not math.isfinite(figure):
+        raise ConfigError(f"a speed must be a finite number, got {value!a:.80}.")
+    return figure
 
 
 def _records(

@@ -11,6 +11,7 @@ import click
 from truestep.cli.exit_codes import NOT_JUDGED
 from truestep.cli.fleet.opening import fleet_option, open_history
 from truestep.cli.output import console
+from truestep.report.printable import printable
 from truestep.report.text import shown
 from truestep.store.history.ingest import ingest_folder
 
@@ -42,11 +43,13 @@ def command(ctx: click.Context, folder: Path, results: tuple[Path, ...]) -> None
             problems.update(shown(r.why) for r in folded.refused)
             problems.update(map(shown, done.problems))
             click.echo(
-                f"{each}: {folded.num_new} new, {folded.num_known} known, "
+                f"{printable(str(each))}: {folded.num_new} new, {folded.num_known} known, "
                 f"{len(folded.refused) + len(done.problems)} kept aside, {done.num_files} files"
             )
             if not done.num_files:
-                click.echo(f"{each} holds no journal, no result and no marks", err=True)
+                click.echo(
+                    f"{printable(str(each))} holds no journal, no result and no marks", err=True
+                )
     errors = console(is_error=True)
     for line, count in problems.most_common(MOST_SHOWN):
         errors.print(f"  {line}" + (f" ({count} times)" if count > 1 else ""))

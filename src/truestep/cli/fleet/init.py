@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from truestep.cli.fleet.opening import fleet_option, make_fleet, open_history, url_of
+from truestep.report.printable import printable
 from truestep.store.history import History
 
 
@@ -37,4 +38,4 @@ def command(folder: Path, db: str | None, simulation: bool, upgrade: bool, rebui
     else:
         make_fleet(folder, db, is_simulation=simulation)
         kind = "a simulation" if simulation else "a fleet"
-        click.echo(f"made {kind} in {folder}")
+        click.echo(f"made {kind} in {printable(str(folder))}")

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +22,7 @@ from truestep.reason import Reason
 from truestep.record import Record
 from truestep.store.durable import make_folder, read_regular, write_atomically
 from truestep.store.history import Entry, History
+from truestep.store.history.database import settled, url_of_file
 
 FILE = "fleet.json"
 VERSION = 1
@@ -49,11 +53,27 @@ def make_fleet(folder: Path, url: str | None, *, is_simulation: bool) -> str:
         ConfigError: There is a fleet in this folder already.
         RecordError: There is a history already, or it cannot be made.
     """
-    file = folder / FILE
-    if file.exists():
-        raise ConfigError(f"{folder} must hold no fleet yet, got one. Name another folder.")
+    url = settled(url) if url else None
     make_folder(folder.absolute())
-    own = f"sqlite:///{folder.absolute() / 'history.db'}"
+    with _alone_in(folder):
+        return _make_fleet(folder, url, is_simulation=is_simulation)
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """One maker of a fleet at a time. The lock dies with its holder."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if (folder / FILE).exists():
+            raise ConfigError(f"{folder} must hold no fleet yet, got one. Name another folder.")
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _make_fleet(folder: Path, url: str | None, *, is_simulation: bool) -> str:
+    file, own = folder / FILE, url_of_file(folder / "history.db")
     try:
         History.create(url or own, is_simulation=is_simulation).close()
     except RecordError:
@@ -67,8 +87,11 @@ def make_fleet(folder: Path, url: str | None, *, is_simulation: bool) -> str:
 
 def _is_unused(url: str, *, is_simulation: bool) -> bool:
     """Whether an earlier try to make a fleet ended between its history and its file."""
-    with History.open(url) as history:
-        return history.is_simulation == is_simulation and not history.entries()
+    try:
+        with History.open(url) as history:
+            return history.is_simulation == is_simulation and not history.entries()
+    except RecordError:
+        return False
 
 
 def url_of(folder: Path) -> str:
@@ -85,7 +108,7 @@ def url_of(folder: Path) -> str:
             f"{folder} must be the folder of a fleet, got none. Run `truestep fleet init`, or "
             "name another with --fleet."
         ) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{file} must be JSON, got: {error}. Restore it from a copy.") from error
     url = data.get("db") if isinstance(data, dict) else None
     if not isinstance(url, str) or data.get("schema_version") != VERSION:

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import time
 from pathlib import Path
+from uuid import uuid4
 
 import click
 
@@ -19,6 +21,7 @@ from truestep.fleet.incident import VENDOR
 from truestep.reason import Reason
 from truestep.record import Artifact, Record
 from truestep.report.markdown import hand_off_page
+from truestep.report.printable import printable
 from truestep.store.durable import make_folder, read_regular, write_atomically
 from truestep.store.history import Entry, History
 from truestep.store.schema import dumps, to_plain
@@ -69,14 +72,17 @@ def command(
             return
         target = (out or Path(f"rma-{_plain(serial)}")).absolute()
         _write(history, folder, target, files, serial)
-    click.echo(f"made {target}: read rma.md, and run `python3 reproducer.py --help` there")
+    click.echo(
+        f"made {printable(str(target))}: read rma.md, and run `python3 reproducer.py --help` there"
+    )
 
 
 def _write(
     history: History, folder: Path, target: Path, files: tuple[Path, ...], serial: str
 ) -> None:
     found, fails = hand_off(history, serial)
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+    is_free = not target.exists() or (target.is_dir() and not any(target.iterdir()))
+    if target.is_symlink() or not is_free:
         raise ConfigError(f"{target} must not exist yet, or be empty. Name another with --out.")
     contents = {_name_of(raw, path.name): raw for path in files for raw in [_read(path)]}
     for artifact in found.attached:
@@ -101,9 +107,15 @@ def _write(
         "reproducer.py": Path(reproducer.__file__).read_bytes(),
     }
     sums = [f"{hashlib.sha256(raw).hexdigest()}  {name}\n" for name, raw in contents.items()]
-    for name, raw in {**contents, "SHA256SUMS": "".join(sums).encode()}.items():
-        make_folder((target / name).parent)
-        write_atomically(target / name, raw)
+    contents["SHA256SUMS"] = "".join(sums).encode()
+    draft = target.with_name(f".{target.name}.{uuid4().hex[:8]}")
+    try:
+        for name, raw in contents.items():
+            make_folder((draft / name).parent)
+            write_atomically(draft / name, raw)
+        draft.rename(target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
 
 
 def _read(path: Path) -> bytes:

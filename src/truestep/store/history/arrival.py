@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -125,8 +124,11 @@ class Arrivals:
             texts += [x for x in (record.device.id, record.device.serial) if x]
         if not all(map(is_sound_name, texts)) or not _is_encodable(*texts):
             raise RefusedError("id, run, subject and device must be short printable text")
-        if not math.isfinite(record.time_s) or record.time_s > self.now_s + CLOCK_S:
-            raise RefusedError(f"its time must not lie ahead, got {record.time_s!r}; set the clock")
+        if not 0 <= record.time_s <= self.now_s + CLOCK_S:
+            raise RefusedError(
+                f"its time must not lie ahead, nor before 1970, got {record.time_s!r}; "
+                "set the clock"
+            )
         is_simulated = record.is_simulated or (record.device and record.device.is_simulated)
         if is_simulated and not self.is_simulation:
             raise RefusedError("simulated records enter no real fleet; use a simulation")

@@ -134,7 +134,8 @@ class Database:
         found = self.version()
         if not found:
             raise RecordError(
-                f"{self.url} must be a history, got nothing. Run `truestep fleet init` first."
+                f"{self.url} must be a history, got nothing. Make one with "
+                "`truestep fleet init`, or restore it from a copy."
             )
         if found != VERSION:
             raise RecordError(
@@ -165,25 +166,44 @@ class Database:
             ) from error
 
 
+def url_of_file(path: Path) -> str:
+    """The URL of a database in a file, whatever characters its path has."""
+    return URL.create("sqlite", database=str(path.absolute())).render_as_string()
+
+
+def settled(url: str) -> str:
+    """The URL that means the same from whatever folder it is used.
+
+    Raises:
+        ConfigError: It is none of ours.
+    """
+    parsed = _parsed(url)
+    is_file = parsed.get_backend_name() == "sqlite"
+    return url_of_file(Path(parsed.database or "")) if is_file else url
+
+
 def _parsed(url: str) -> URL:
     try:
+        url.encode()
         parsed = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):
         # The text may hold a password.
         raise ConfigError(
             "a database must be sqlite:///FILE or postgresql://USER@HOST/NAME, got another text."
         ) from None
-    backend = parsed.get_backend_name()
+    backend = parsed.drivername
     if "password" in parsed.query:
         raise ConfigError(
             "a password must stand before the host or in ~/.pgpass, got one among the parameters, "
             "where it would be shown."
         )
-    if backend == "postgresql":
+    if backend in ("postgresql", "postgresql+psycopg"):
         return parsed.set(drivername="postgresql+psycopg")
-    if backend != "sqlite" or not parsed.database or parsed.database == ":memory:":
+    is_file = backend == "sqlite" and parsed.database not in (None, "", ":memory:")
+    if not is_file or parsed.query:
         raise ConfigError(
-            f"a database must be sqlite:///FILE or postgresql://USER@HOST/NAME, got {backend}."
+            f"a database must be sqlite:///FILE or postgresql://USER@HOST/NAME, got {backend!a:.40}"
+            f"{' with parameters' if parsed.query else ''}."
         )
     return parsed
 

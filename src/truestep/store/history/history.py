@@ -88,14 +88,25 @@ class History:
             database = stack.enter_context(closing(Database(url)))
             database.check()
             with database.read() as connection:
-                is_simulation = connection.execute(select(t.fleet.c.is_simulation)).scalar_one()
+                is_simulation = connection.execute(select(t.fleet.c.is_simulation)).scalar()
+            if is_simulation is None:
+                raise RecordError(
+                    f"{database.url} must say what fleet it is of, got nothing: its making was cut "
+                    "short. Make it with `truestep fleet init`, or restore it from a copy."
+                )
             stack.pop_all()
         return cls(database, is_simulation=bool(is_simulation))
 
     @staticmethod
     def upgrade(url: str) -> None:
-        """Bring a history to the version of this package."""
+        """Bring a history to the version of this package.
+
+        Raises:
+            RecordError: There is none.
+        """
         with closing(Database(url)) as database:
+            if not database.version():
+                database.check()
             database.upgrade()
 
     def close(self) -> None:

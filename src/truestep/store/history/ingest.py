@@ -57,7 +57,8 @@ def ingest_folder(history: History, folder: Path) -> Ingested:
     if not folder.is_dir():
         raise RecordError(f"{folder} must be a folder, got none. Name one with results.")
     folded, num_files, problems = Folded(), 0, []
-    for path in _files(folder):
+    unread: list[OSError] = []
+    for path in _files(folder, unread):
         num_files += 1
         found: list[Record] = []
         for item in _read(path):
@@ -66,12 +67,13 @@ def ingest_folder(history: History, folder: Path) -> Ingested:
             else:
                 problems.append(f"{path.relative_to(folder)}: {item}")
         folded += history.fold(found, source=str(path.relative_to(folder)))
+    problems += [f"a folder must be readable, got: {error}" for error in unread]
     history.keep_aside(tuple(problems), source=str(folder))
     return Ingested(folded=folded, num_files=num_files, problems=tuple(problems))
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    for parent, folders, files in os.walk(folder):
+def _files(folder: Path, unread: list[OSError]) -> Iterator[Path]:
+    for parent, folders, files in os.walk(folder, onerror=unread.append):
         folders.sort()
         for name in sorted(files):
             is_result = name.startswith("result-") and name.endswith(".json")

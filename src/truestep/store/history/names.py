@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import reprlib
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from truestep.errors import ConfigError
+from truestep.errors import ConfigError, RecordError
 from truestep.store.durable import read_regular
 
 LIMIT_BYTES = 64 * 2**20
@@ -64,7 +65,9 @@ class NameMap:
         """
         try:
             data = tomllib.loads(read_regular(path, limit_bytes=LIMIT_BYTES).decode())
-        except (OSError, ValueError) as error:
+        except RecordError:
+            raise
+        except (OSError, ValueError, RecursionError) as error:
             raise ConfigError(
                 f"{path} must be a TOML file in UTF-8, got: {error}. Write one table "
                 '[nodes.NAME] for each node, with serial = "...", aliases = ["..."].'
@@ -100,14 +103,14 @@ def _claim(owners: dict[str, str], name: str, node: str, what: str) -> None:
 def _node_names(name: str, table: Any) -> NodeNames:
     if not isinstance(table, Mapping) or not table.keys() <= set(_FIELDS):
         raise ConfigError(
-            f"[nodes.{name!r}] must hold some of {', '.join(_FIELDS)}, got {table!r:.200}."
+            f"[nodes.{name!r}] must hold some of {', '.join(_FIELDS)}, got {reprlib.repr(table)}."
         )
     aliases = table.get("aliases", [])
     texts = [table[f] for f in ("serial", "rack", "power") if f in table]
     if not isinstance(aliases, list) or not all(map(is_sound_name, [name, *texts, *aliases])):
         raise ConfigError(
             f"[nodes.{name!r}] must hold printable text of at most {LONGEST_NAME} characters, and "
-            f"aliases a list of it, got {table!r:.200}."
+            f"aliases a list of it, got {reprlib.repr(table)}."
         )
     return NodeNames(
         name=name,

@@ -13,7 +13,7 @@ from truestep.errors import ConfigError, RecordError
 from truestep.record import Record, RecordKind
 from truestep.store.history import tables as t
 from truestep.store.history.entry import Entry, Placement, Refused, Run, Summary
-from truestep.store.history.rows import entry_of, head_of, placement_of, record_of, run_of
+from truestep.store.history.rows import entry_of, head_of, placement_of, record_of, run_of, state_of
 from truestep.transition import NodeState
 from truestep.verdict import Outcome
 
@@ -46,7 +46,7 @@ def summary(connection: Connection) -> Summary:
     n = t.nodes.c
     # Functions of the database: a fleet may have more nodes than should be read to count them.
     query = select(n.state, func.count(), func.count(n.last_pass_s), func.min(n.last_pass_s))
-    rows = {NodeState(r[0]): r for r in connection.execute(query.group_by(n.state))}
+    rows = {state_of(r[0]): r for r in connection.execute(query.group_by(n.state))}
     kept = [row for state, row in rows.items() if state is not NodeState.RETIRED]
     return Summary(
         counts={state: row[1] for state, row in rows.items()},

@@ -4,16 +4,22 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import zlib
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from sqlalchemy import Row
 
+from truestep.errors import RecordError
 from truestep.record import Record, RecordKind
 from truestep.store.history.entry import Entry, Placement, Run, RunStatus
 from truestep.store.schema import dumps, loads, record_from
 from truestep.transition import NodeState
+
+Stored = TypeVar("Stored")
+Read = TypeVar("Read")
 
 LASTING = frozenset(
     {
@@ -66,16 +72,38 @@ def is_lasting(record: Record) -> bool:
     return record.kind is RecordKind.WITHDRAWAL
 
 
+def _kept(read: Callable[[Stored], Read]) -> Callable[[Stored], Read]:
+    """A reader of rows that says so where a row is damaged."""
+
+    @functools.wraps(read)
+    def reader(row: Stored) -> Read:
+        try:
+            return read(row)
+        except RecordError:
+            raise
+        except (TypeError, ValueError, zlib.error) as error:
+            raise RecordError(
+                f"every row of the database must be as it was written, got one that is damaged: "
+                f"{error!s:.200}. Restore the database from a copy; where only the nodes' rows are "
+                "damaged, `truestep fleet init --rebuild` makes them anew."
+            ) from error
+
+    return reader
+
+
+@_kept
 def record_of(body: bytes) -> Record:
     """The record that a row keeps."""
     return record_from(loads(zlib.decompress(body)))
 
 
+@_kept
 def head_of(head: str) -> Record:
     """A record without observations, context, environment and artifacts."""
     return record_from(loads(head))
 
 
+@_kept
 def entry_of(row: Row[Any]) -> Entry:
     """A row of `nodes`."""
     return Entry(
@@ -83,7 +111,7 @@ def entry_of(row: Row[Any]) -> Entry:
         name=row.name,
         identity=row.identity or "",
         state=NodeState(row.state),
-        since_s=row.since_s,
+        since_s=float(row.since_s),
         rack=row.rack,
         power=row.power,
         last_pass_s=row.last_pass_s,
@@ -92,6 +120,7 @@ def entry_of(row: Row[Any]) -> Entry:
     )
 
 
+@_kept
 def run_of(row: Row[Any]) -> Run:
     """A row of `runs`."""
     names = (field.name for field in dataclasses.fields(Run))
@@ -99,10 +128,17 @@ def run_of(row: Row[Any]) -> Run:
     return Run(**{**values, "status": RunStatus(row.status)})
 
 
+@_kept
 def placement_of(row: Row[Any]) -> Placement:
     """A row of `placements`, with the name of its node."""
     names = (field.name for field in dataclasses.fields(Placement))
     return Placement(**{name: getattr(row, name) for name in names})
+
+
+@_kept
+def state_of(name: str) -> NodeState:
+    """A column that holds a state."""
+    return NodeState(name)
 
 
 def storable(text: str) -> str:
